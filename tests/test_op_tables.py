@@ -22,7 +22,7 @@ MAKES = "names of the ops that functions of the interface make"
 SUMS = "sums of two tensors, AddN among them"
 VIEW = "operations of the lowered form that a view of a running step hides or names by their loop"
 SLICES = "a rule for each op that reads a slice, or writes one into zeros"
-OBSERVE = ("paused", "profile_events", "program_document", "watch_listener", "watchable")
+OBSERVE = ("paused", "profile_events", "watch_listener", "watchable")
 TABLES: dict[str, str] = {
     "api/image/framing.py": MAKES,
     "api/math.py": "the docstrings of comparisons, which are written while the module is imported",
@@ -30,6 +30,7 @@ TABLES: dict[str, str] = {
     "compile/fused_regions.py": "the two ops that it makes of regions",
     "grad/graph.py": "zeros and ones of the shape of a tensor, which it makes as a Fill",
     "inspect/dot.py": "shapes of the boxes of a drawing",
+    "inspect/program_document.py": VIEW,
     "interchange/portable.py": "a rewriting rule for each op that TensorFlow does not have",
     "ir/analysis/value_range.py": "interval arithmetic, a rule for each op",
     "lower/collectives.py": "an expansion for each collective",

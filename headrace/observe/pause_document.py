@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace import thresholds
 from headrace.observe.value_text import value_text
-from headrace.thresholds import LIVE_ENTRIES, LIVE_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ def document_of_pause(paused: Paused) -> dict[str, Any]:
         "device": paused.machine.plan.device,
         "tag": firing.it.tag,
         "where": levels[0].where,
-        "values": [clipped(value_text(v)) for v in paused.values[:LIVE_ENTRIES]],
-        "levels": [_level(x) for x in levels[:LIVE_ENTRIES]],
+        "values": [clipped(value_text(v)) for v in paused.values[:thresholds.LIVE_ENTRIES]],
+        "levels": [_level(x) for x in levels[:thresholds.LIVE_ENTRIES]],
         "frames": _list([_frame(f) for f in paused.frames()]),
         "ready": _list(paused.ready()),
         "started": _list(paused.started()),
@@ -42,11 +42,11 @@ def document_of_pause(paused: Paused) -> dict[str, Any]:
 
 def clipped(text: str) -> str:
     """Returns at most `LIVE_TEXT` characters of a text."""
-    return text if len(text) <= LIVE_TEXT else f"{text[:LIVE_TEXT]} ..."
+    return text if len(text) <= thresholds.LIVE_TEXT else f"{text[: thresholds.LIVE_TEXT]} ..."
 
 
 def _list(entries: Sequence[Entry] | list[dict[str, Any]]) -> dict[str, Any]:
-    first = entries[:LIVE_ENTRIES]
+    first = entries[: thresholds.LIVE_ENTRIES]
     return {"n": len(entries), "entries": [x if isinstance(x, dict) else _entry(x) for x in first]}
 
 
@@ -58,12 +58,12 @@ def _level(x: Level) -> dict[str, Any]:
 def _frame(f: OpenFrame) -> dict[str, Any]:
     return {
         "kind": f.kind, "name": f.name, "tag": f.tag, "device": f.device, "limit": f.limit, "held": f.held,
-        "iterations": {"n": len(f.iterations), "entries": [list(x) for x in f.iterations[:LIVE_ENTRIES]]},
+        "iterations": {"n": len(f.iterations), "entries": [list(x) for x in f.iterations[:thresholds.LIVE_ENTRIES]]},
     }  # fmt: skip
 
 
 def _entry(e: Entry) -> dict[str, Any]:
-    missing = [clipped(name) for name in e.missing[:LIVE_ENTRIES]]
+    missing = [clipped(name) for name in e.missing[: thresholds.LIVE_ENTRIES]]
     return {
         "op": e.op.name, "type": e.op.type, "tag": e.tag, "device": e.device, "dead": e.is_dead, "missing": missing
     }  # fmt: skip

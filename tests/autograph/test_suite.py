@@ -37,7 +37,7 @@ def test_a_function(name: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", collection.PROGRAMS)
 def test_a_program(name: str) -> None:
-    """Each program runs eagerly and in one of the other ways, in turn, because tracing it takes seconds."""
+    """Each program runs eagerly and in one other way, in turn: tracing is slow."""
     ways.check(collection.program(name), ways.in_turn(collection.PROGRAMS.index(name)))
 
 

@@ -20,13 +20,13 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself.
 BUDGETS: Final = {
-    "": 6300,
+    "": 6400,
     "api": 15000,
     "autograph": 4500,
     "compile": 2600,
     "dist": 6800,
     "eager": 1410,
-    "execute": 3610,
+    "execute": 3620,
     "files": 2700,
     "grad": 2800,
     "inspect": 1800,
