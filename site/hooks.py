@@ -26,15 +26,25 @@ _OUT_OF_DOCS: Final = re.compile(
 
 
 def navigation(index: str) -> list[Any]:
-    """The navigation that the text of docs/index.md describes: a tab for each of its tables."""
+    """The navigation that the text of docs/index.md describes: a tab for each of its tables.
+
+    The pages of a folder with the name of a page stand below that page.
+    """
     head, *sections = re.split(r"^## ", index, flags=re.M)
     found = dict(section.split("\n", 1) for section in sections)
     if found.keys() != TABS.keys():
         raise ValueError(f"docs/index.md has the sections {list(found)}; expected {list(TABS)}")
     first = [{text: page} for text, page in re.findall(r"\[(.+?)\]\(([\w.-]+\.md)\)", head)]  # in no folder
-    tabs = {TABS[name]: [{text: page} for text, page in _ROW.findall(body)] for name, body in found.items()}
+    tabs = {TABS[name]: [{text: _below(page)} for text, page in _ROW.findall(body)] for name, body in found.items()}
     tabs["Reference"].append({"Python interface": [{title: path} for path, title, _ in interface_pages()]})
     return [{"Home": ["index.md", *first]}, *({tab: pages} for tab, pages in tabs.items())]
+
+
+def _below(page: str) -> str | list[str]:
+    """A page, or the list of the page and those of its folder."""
+    folder = (ROOT / "docs" / page).with_suffix("")
+    inside = sorted(path.relative_to(ROOT / "docs").as_posix() for path in folder.glob("*.md"))
+    return [page, *inside] if inside else page
 
 
 def interface_pages() -> list[tuple[str, str, str]]:

@@ -22,7 +22,7 @@ MAKES = "names of the ops that functions of the interface make"
 SUMS = "sums of two tensors, AddN among them"
 VIEW = "operations of the lowered form that a view of a running step hides or names by their loop"
 SLICES = "a rule for each op that reads a slice, or writes one into zeros"
-OBSERVE = ("paused", "profile_events", "watch_listener", "watchable")
+OBSERVE = ("paused", "profile_events", "watchable")
 TABLES: dict[str, str] = {
     "api/image/framing.py": MAKES,
     "api/math.py": "the docstrings of comparisons, which are written while the module is imported",

@@ -165,7 +165,7 @@ ROWS = [
     (
         lambda: tf.train.warm_start,
         MissingName,
-        "module 'headrace.v1.train' has no attribute 'warm_start'; docs/reference/v1.md lists",
+        "module 'headrace.v1.train' has no attribute 'warm_start'; `headrace docs reference/v1` lists",
     ),
     (lambda: tf.train.QueueRunner(tf.FIFOQueue(1, tf.int32)), ValueError, "needs enqueue_ops: a list with one op"),
     (

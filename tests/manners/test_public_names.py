@@ -115,7 +115,7 @@ def test_a_name_that_is_absent_by_intent_is_answered_with_the_reason(module: str
     with pytest.raises(AttributeError) as info:
         getattr(getattr(tf, module) if module else tf, name)
     assert f"; {text}" in str(info.value)
-    assert "(docs/reference/v1.md)" in str(info.value)
+    assert "(`headrace docs reference/v1`)" in str(info.value)
     assert not hasattr(tf, "keras")
 
 
