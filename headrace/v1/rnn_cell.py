@@ -64,9 +64,8 @@ class RNNCell(Scoped, cells.RNNCell):
     def _entered(self, inputs: Any) -> Iterator[None]:
         self._choose_scope(None)
         assert self._scope is not None
-        reuse = True if self.built else self._reuse
         with (
-            variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as found,
+            variable_scope(self._scope, reuse=self._reuses(), auxiliary_name_scope=False) as found,
             scopes.name_scope(found.original_name_scope),
         ):
             yield
