@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -13,7 +14,6 @@ Scope: TypeAlias = dict[str, dict[str, Any]]  # key of a function -> values of i
 _KEY = "_key_op"  # attribute of decorated functions: the key in a scope
 
 _current: contextvars.ContextVar[Scope] = contextvars.ContextVar("headrace_arg_scope")
-_names: dict[str, list[str]] = {}  # key of a decorated function -> names of its arguments
 
 
 def arg_scope_func_key(op: Callable[..., Any]) -> str:
@@ -36,9 +36,6 @@ def add_arg_scope(func: Callable[..., Any]) -> Callable[..., Any]:
         return func(*args, **{**current_arg_scope().get(key, {}), **kwargs})
 
     setattr(call, _KEY, key)
-    code = getattr(func, "__code__", None)
-    first = 0 if code is None else code.co_argcount - len(func.__defaults__ or ())
-    _names[key] = [] if code is None else list(code.co_varnames[first : code.co_argcount])
     return call
 
 
@@ -58,7 +55,9 @@ def arg_scoped_arguments(func: Callable[..., Any]) -> list[str]:
 
     Source: TensorFlow's `tf.contrib.framework.arg_scoped_arguments`.
     """
-    return list(_names[_checked(func)])
+    _checked(func)
+    parameters = inspect.signature(func).parameters.values()
+    return [p.name for p in parameters if p.default is not inspect.Parameter.empty]
 
 
 def current_arg_scope() -> Scope:

@@ -26,7 +26,7 @@ from headrace.v1.contrib.seq2seq.beam_search import (
     tile_batch,
 )
 from headrace.v1.contrib.seq2seq.decoding import BasicDecoder, BasicDecoderOutput, Decoder, dynamic_decode
-from headrace.v1.contrib.seq2seq.helpers import (
+from headrace.v1.contrib.seq2seq.inputs import (
     CustomHelper,
     GreedyEmbeddingHelper,
     Helper,

@@ -553,7 +553,7 @@ class AttentionWrapper(RNNCell):
             alignments=self._item_or_tuple([m.alignments_size for m in self._mechanisms]),
             attention_state=self._item_or_tuple([m.state_size for m in self._mechanisms]),
             alignment_history=self._item_or_tuple(
-                [m.alignments_size if self._keeps_history else () for m in self._mechanisms]
+                [TensorArray(m.dtype, flow=0) if self._keeps_history else () for m in self._mechanisms]
             ),
         )
 

@@ -20,7 +20,7 @@ from headrace.api.rnn import sizes
 from headrace.api.rnn.cells import check_cell
 from headrace.errors import ShapeError
 from headrace.v1.contrib.seq2seq.decoding import Decoder
-from headrace.v1.contrib.seq2seq.helpers import lookup_of
+from headrace.v1.contrib.seq2seq.inputs import lookup_of
 from headrace.v1.graph import in_default_graph
 from headrace.v1.tensor_array import TensorArray
 from headrace.v1.tensor_shape import TensorShape
