@@ -113,7 +113,7 @@ def test_a_wrapper_joins_attention_and_cell() -> None:
     )  # fmt: skip
     x = np.random.default_rng(4).normal(size=(2, 3, 1)).astype(np.float32)
     start = cell.zero_state(2, tf.float32).clone(cell_state=tf.constant(QUERY))
-    y, state = tf.nn.dynamic_rnn(cell, tf.constant(x), initial_state=start)
+    y, state = tf.nn.dynamic_rnn(cell, tf.constant(x), initial_state=start, dtype=tf.float32)
     history = state.alignment_history.stack()
     home = "rnn/attention_wrapper"
     assert names() == {

@@ -145,16 +145,16 @@ def train_step(sess: Any, train_op: Any, global_step: Any, train_step_kwargs: Ma
       sess: the session.
       train_op: the operation of a step.
       global_step: the global step.
-      train_step_kwargs: "should_stop" and "should_log", functions of the global step, if any.
+      train_step_kwargs: "should_stop" and "should_log", boolean scalars that are read after the step, if any.
 
     Source: TensorFlow's `tf.contrib.slim.learning.train_step`.
     """
     began = time.monotonic()
     loss, step = sess.run([train_op, global_step])
-    should_log, should_stop = (train_step_kwargs.get(k) for k in ("should_log", "should_stop"))
-    if should_log is not None and should_log(step):
-        logging.info("global step %d: loss = %.4f (%.3f sec/step)", step, loss, time.monotonic() - began)
-    return loss, bool(should_stop is not None and should_stop(step))
+    duration = time.monotonic() - began
+    if "should_log" in train_step_kwargs and sess.run(train_step_kwargs["should_log"]):
+        logging.info("global step %d: loss = %.4f (%.3f sec/step)", step, loss, duration)
+    return loss, "should_stop" in train_step_kwargs and bool(sess.run(train_step_kwargs["should_stop"]))
 
 
 def train(
@@ -222,16 +222,18 @@ def train(
     with graph.as_default():
         step = steps.get_or_create_global_step() if global_step is None else global_step
         made = saver or Saver()
+        if train_step_kwargs is None:
+            train_step_kwargs = {}
+            if number_of_steps is not None:
+                train_step_kwargs["should_stop"] = math_ops.greater_equal(step, number_of_steps)
+            if log_every_n_steps > 0:
+                train_step_kwargs["should_log"] = math_ops.equal(math_ops.mod(step, log_every_n_steps), 0)
         supervisor = Supervisor(
             graph=graph, is_chief=is_chief, logdir=logdir, init_op=init_op, init_feed_dict=init_feed_dict,
             local_init_op=local_init_op, ready_op=ready_op, summary_op=summary_op if logdir else None,
             summary_writer=summary_writer, global_step=step, saver=made, save_summaries_secs=save_summaries_secs,
             save_model_secs=save_interval_secs if logdir else 0, init_fn=init_fn,
         )  # fmt: skip
-        if train_step_kwargs is None:
-            train_step_kwargs = {"should_log": lambda n: log_every_n_steps > 0 and n % log_every_n_steps == 0}
-            if number_of_steps is not None:
-                train_step_kwargs["should_stop"] = lambda n: n >= number_of_steps
         loss = None
         with supervisor.managed_session(master, config=session_config, start_standard_services=False) as raw:
             session = raw if session_wrapper is None else session_wrapper(raw)
