@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import dtypes, nest
 from headrace.api import arrays, initializers, linalg, math, nn, reductions, scopes, tensors
 from headrace.api.cond import cond
+from headrace.api.layers.base import Layer
 from headrace.api.nn import embedding
 from headrace.api.rnn import sizes
 from headrace.errors import ShapeError
@@ -20,6 +21,20 @@ from headrace.v1.variable_scopes import get_variable_scope, variable_scope
 from headrace.v1.variable_store import get_variable
 
 LoopFunction = Callable[[Any, Any], Any]
+
+
+def _unbuilt(cell: Any) -> Any:
+    """Returns a copy of a cell that makes, or finds, variables in a scope of its own."""
+    if not isinstance(cell, Layer):
+        return copy.deepcopy(cell)
+    made = cell._copied({})
+    todo = [made]
+    while todo:
+        layer = todo.pop()
+        layer.built, layer._scope, layer._stands_in = False, None, None
+        layer._own_variables, layer._own_losses, layer._own_updates = [], [], []
+        todo += layer._inside
+    return made
 
 
 class _Linear:
@@ -99,7 +114,7 @@ def basic_rnn_seq2seq(
     Source: TensorFlow's `tf.contrib.legacy_seq2seq.basic_rnn_seq2seq`.
     """
     with variable_scope(scope or "basic_rnn_seq2seq"):
-        _, state = rnn.static_rnn(copy.deepcopy(cell), list(encoder_inputs), dtype=dtype)
+        _, state = rnn.static_rnn(_unbuilt(cell), list(encoder_inputs), dtype=dtype)
         return rnn_decoder(decoder_inputs, state, cell)
 
 
@@ -187,7 +202,7 @@ def embedding_rnn_seq2seq(
     with variable_scope(scope or "embedding_rnn_seq2seq") as sc:
         if dtype is not None:
             sc.set_dtype(dtype)
-        encoder = EmbeddingWrapper(copy.deepcopy(cell), num_encoder_symbols, embedding_size)
+        encoder = EmbeddingWrapper(_unbuilt(cell), num_encoder_symbols, embedding_size)
         _, state = rnn.static_rnn(encoder, list(encoder_inputs), dtype=dtype or sc.dtype)
         if output_projection is None:
             cell = OutputProjectionWrapper(cell, num_decoder_symbols)
@@ -347,7 +362,7 @@ def embedding_attention_seq2seq(
     Source: TensorFlow's `tf.contrib.legacy_seq2seq.embedding_attention_seq2seq`.
     """
     with variable_scope(scope or "embedding_attention_seq2seq", dtype=dtype) as sc:
-        encoder = EmbeddingWrapper(copy.deepcopy(cell), num_encoder_symbols, embedding_size)
+        encoder = EmbeddingWrapper(_unbuilt(cell), num_encoder_symbols, embedding_size)
         found, state = rnn.static_rnn(encoder, list(encoder_inputs), dtype=sc.dtype)
         memory = arrays.stack(found, 1)
         output_size = None

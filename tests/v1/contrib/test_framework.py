@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import headrace
 import headrace.v1 as tf
 from headrace.v1.contrib import equivalents
 
@@ -122,3 +125,13 @@ def test_every_name_exists() -> None:
         for name in getattr(tf.contrib, module).__all__:
             assert getattr(getattr(tf.contrib, module), name) is not None
     assert np.array(tf.contrib.__all__).size == 16
+
+
+def test_equivalents_exist() -> None:
+    """Names of `tf` and `headrace`, and pages of the documentation."""
+    docs = Path(__file__).parents[3]
+    for instead in equivalents.INSTEAD.values():
+        for root, name in re.findall(r"\b(tf|headrace)\.([a-zA-Z_]\w*(?:\.[a-zA-Z_]\w*)*)", instead):
+            assert operator.attrgetter(name)(tf if root == "tf" else headrace) is not None
+        for page in re.findall(r"docs/[\w/]+\.md", instead):
+            assert (docs / page).exists(), page
