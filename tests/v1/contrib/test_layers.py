@@ -1,4 +1,4 @@
-"""`tf.contrib.layers`: names and shapes of variables as in TensorFlow 1.15, values by the formulas of the papers."""
+"""`tf.contrib.layers`: variables as in TensorFlow 1.15, values by the formulas of papers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs in the style of TensorFlow 1's tutorials that use `tf.contrib`, and what they print with headrace.
+"""Programs in the style of TensorFlow 1's tutorials that use `tf.contrib`, and their output.
 
 TensorFlow 2 has no `tf.contrib`, so the output is not recorded from it: the programs print facts, such as whether a
 model has learned its data, that hold for every right implementation.

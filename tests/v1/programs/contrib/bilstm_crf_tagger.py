@@ -7,7 +7,7 @@ WORDS, TAGS, SIZE, LENGTH = 10, 3, 16, 6
 
 
 def sentences(n, rng):
-    """The tag of a word is 0 for small words, else 1 at the first and 2 at later words of a run."""
+    """Small words have the tag 0; in a run of others the first has 1."""
     lengths = rng.randint(2, LENGTH + 1, n)
     words, tags = rng.randint(0, WORDS, [n, LENGTH]), np.zeros([n, LENGTH], np.int32)
     for i in range(n):

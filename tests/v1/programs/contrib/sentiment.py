@@ -1,4 +1,4 @@
-"""Sentences of different lengths, looked up in a table, read by cells with layer normalization and attention."""
+"""Sentences of different lengths, read by cells with layer normalization and attention."""
 
 import numpy as np
 import tensorflow as tf
