@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -123,6 +122,8 @@ class MissingContribName(public_names.MissingName):
         module, name = self.args
         instead = INSTEAD.get(f"{module.removeprefix(_HOME)}.{name}".lstrip("."))
         if instead is None:
+            import difflib  # a slow import, needed only here
+
             near = difflib.get_close_matches(name, getattr(sys.modules.get(module), "__all__", ()))
             hint = f"did you mean {' or '.join(near)}?" if near else "docs/reference/contrib.md lists the names it has"
             return f"module {module!r} has no attribute {name!r}; {hint}"
