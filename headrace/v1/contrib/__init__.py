@@ -1,6 +1,6 @@
 """TensorFlow 1's `tf.contrib`: the part that programs use, imported on first use.
 
-docs/reference/contrib.md lists the names of each module.
+`headrace docs reference/contrib` lists the names of each module.
 """
 
 from __future__ import annotations

@@ -22,12 +22,12 @@ INSTEAD: Final = {
     "checkpoint": "tf.train.Saver",
     "cloud": "tf.gfile, on paths of mounted file systems",
     "cluster_resolver": "tf.train.ClusterSpec with the addresses of the tasks",
-    "compiler": "tf.Session: every step is compiled (docs/reference/compiling.md)",
-    "compiler.xla": "tf.Session: every step is compiled (docs/reference/compiling.md)",
+    "compiler": "tf.Session: every step is compiled (`headrace docs reference/compiling`)",
+    "compiler.xla": "tf.Session: every step is compiled (`headrace docs reference/compiling`)",
     "constrained_optimization": "tf.clip_by_value after a step, or the `constraint` of tf.get_variable",
     "cudnn_rnn.CudnnRNN": "tf.contrib.cudnn_rnn.CudnnLSTM or CudnnGRU",
-    "data": "tf.train.shuffle_batch and the other queues of tf.train (docs/how-to/input.md)",
-    "distribute": "tf.device and tf.train.replica_device_setter (docs/distributed.md)",
+    "data": "tf.train.shuffle_batch and the other queues of tf.train (`headrace docs how-to/input`)",
+    "distribute": "tf.device and tf.train.replica_device_setter (`headrace docs distributed`)",
     "estimator": "tf.train.MonitoredTrainingSession",
     "factorization": "tf.nn.nce_loss, or a loss of tf.matmul and tf.losses",
     "ffmpeg": "tf.py_func with a decoder of Python",
@@ -61,13 +61,13 @@ INSTEAD: Final = {
     "linalg": "tf.linalg",
     "linear_optimizer": "tf.train.FtrlOptimizer",
     "lite": "tf.train.export_meta_graph, and tf.train.import_meta_graph in the process that serves",
-    "memory_stats": "Session.statistics() (docs/how-to/memory.md)",
-    "meta_graph_transform": "tf.Session: every step is optimized (docs/reference/optimizing.md)",
+    "memory_stats": "Session.statistics() (`headrace docs how-to/memory`)",
+    "meta_graph_transform": "tf.Session: every step is optimized (`headrace docs reference/optimizing`)",
     "metrics.streaming_concat": "a tf.TensorArray, or the values of several runs",
-    "mpi": "tf.train.Server (docs/distributed.md)",
-    "mpi_collectives": "collectives over the devices of a graph (docs/how-to/collectives.md)",
+    "mpi": "tf.train.Server (`headrace docs distributed`)",
+    "mpi_collectives": "collectives over the devices of a graph (`headrace docs how-to/collectives`)",
     "nn": "tf.nn",
-    "nccl": "collectives over the devices of a graph (docs/how-to/collectives.md)",
+    "nccl": "collectives over the devices of a graph (`headrace docs how-to/collectives`)",
     "periodic_resample": "tf.gather",
     "predictor": "tf.Session with tf.train.import_meta_graph",
     "proto": "tf.parse_example",
@@ -92,15 +92,15 @@ INSTEAD: Final = {
     "sparsemax": "tf.contrib.seq2seq with a `probability_fn`",
     "specs": "tf.contrib.layers",
     "staging": "headrace.StagingArea",
-    "stat_summarizer": "tf.RunMetadata (docs/how-to/inspecting.md)",
+    "stat_summarizer": "tf.RunMetadata (`headrace docs how-to/inspecting`)",
     "stateless": "tf.random.stateless_uniform and the others of tf.random",
     "summary": "tf.summary",
     "tensor_forest": "a library for decision trees",
     "tensorboard": "tf.summary.FileWriter",
-    "tensorrt": "tf.Session: every step is compiled (docs/reference/compiling.md)",
+    "tensorrt": "tf.Session: every step is compiled (`headrace docs reference/compiling`)",
     "testing": "tf.test",
     "text": "tf.strings",
-    "tfprof": "tf.RunMetadata (docs/how-to/profiling.md)",
+    "tfprof": "tf.RunMetadata (`headrace docs how-to/profiling`)",
     "timeseries": "tf.nn.dynamic_rnn",
     "tpu": "tf.device",
     "training.batch_sequences_with_states": "tf.train.batch with dynamic_pad=True",
@@ -109,7 +109,7 @@ INSTEAD: Final = {
     "training.stratified_sample": "tf.train.maybe_batch",
     "training.train": "tf.contrib.slim.learning.train",
     "util": "tf.get_static_value",
-    "verbs": "tf.train.Server (docs/distributed.md)",
+    "verbs": "tf.train.Server (`headrace docs distributed`)",
 }
 
 
@@ -128,9 +128,14 @@ class MissingContribName(public_names.MissingName):
             import difflib  # a slow import, needed only here
 
             near = difflib.get_close_matches(name, getattr(sys.modules.get(module), "__all__", ()))
-            hint = f"did you mean {' or '.join(near)}?" if near else "docs/reference/contrib.md lists the names it has"
+            hint = (
+                f"did you mean {' or '.join(near)}?"
+                if near
+                else "`headrace docs reference/contrib` lists the names it has"
+            )
             return f"module {module!r} has no attribute {name!r}; {hint}"
-        return f"module {module!r} has no attribute {name!r}; use {instead} (docs/reference/contrib.md lists the names)"
+        page = "`headrace docs reference/contrib` lists the names"
+        return f"module {module!r} has no attribute {name!r}; use {instead} ({page})"
 
 
 def of(
