@@ -37,7 +37,7 @@ class _Collections(Keeper):
         summary.scalar(name, value())
 
 
-def _kept(f: Callable[P, R]) -> Callable[P, R]:
+def kept(f: Callable[P, R]) -> Callable[P, R]:
     """`f`, in a graph that keeps what it makes in collections."""
 
     @in_default_graph
@@ -54,17 +54,17 @@ def _kept(f: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-match_filenames_once = _kept(input.match_filenames_once)
-limit_epochs = _kept(input.limit_epochs)
-input_producer = _kept(input.input_producer)
-string_input_producer = _kept(input.string_input_producer)
-range_input_producer = _kept(input.range_input_producer)
-slice_input_producer = _kept(input.slice_input_producer)
-batch = _kept(input.batch)
-batch_join = _kept(input.batch_join)
-maybe_batch = _kept(input.maybe_batch)
-maybe_batch_join = _kept(input.maybe_batch_join)
-shuffle_batch = _kept(input.shuffle_batch)
-shuffle_batch_join = _kept(input.shuffle_batch_join)
-maybe_shuffle_batch = _kept(input.maybe_shuffle_batch)
-maybe_shuffle_batch_join = _kept(input.maybe_shuffle_batch_join)
+match_filenames_once = kept(input.match_filenames_once)
+limit_epochs = kept(input.limit_epochs)
+input_producer = kept(input.input_producer)
+string_input_producer = kept(input.string_input_producer)
+range_input_producer = kept(input.range_input_producer)
+slice_input_producer = kept(input.slice_input_producer)
+batch = kept(input.batch)
+batch_join = kept(input.batch_join)
+maybe_batch = kept(input.maybe_batch)
+maybe_batch_join = kept(input.maybe_batch_join)
+shuffle_batch = kept(input.shuffle_batch)
+shuffle_batch_join = kept(input.shuffle_batch_join)
+maybe_shuffle_batch = kept(input.maybe_shuffle_batch)
+maybe_shuffle_batch_join = kept(input.maybe_shuffle_batch_join)

@@ -63,10 +63,15 @@ class Scoped(base.Layer):
             with variable_scope(reused, default_name=self.name) as found:
                 self._scope = found
 
+    def _reuses(self) -> Any:
+        """Returns the `reuse` of its variable scope."""
+        return True if self.built else self._reuse
+
     def _variables_scope(self) -> Any:
         assert self._scope is not None
-        reuse = True if self.built else self._reuse
-        return variable_scope(self._scope, reuse=reuse, partitioner=self._partitioner, auxiliary_name_scope=False)
+        return variable_scope(
+            self._scope, reuse=self._reuses(), partitioner=self._partitioner, auxiliary_name_scope=False
+        )
 
     @in_default_graph
     def __call__(self, inputs: Any, *args: Any, scope: Any = None, **kwargs: Any) -> Any:

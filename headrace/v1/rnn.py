@@ -20,7 +20,7 @@ class _VariableScopes(Naming):
         scope.reuse_variables()
 
 
-_SCOPES = _VariableScopes()
+SCOPES = _VariableScopes()
 
 
 @in_default_graph
@@ -53,7 +53,7 @@ def dynamic_rnn(
       ([None, 28, 16], ['rnn/basic_lstm_cell/kernel:0', 'rnn/basic_lstm_cell/bias:0'])
     """
     return dynamic.unrolled(
-        _SCOPES,
+        SCOPES,
         cell,
         inputs,
         sequence_length,
@@ -90,7 +90,7 @@ def bidirectional_dynamic_rnn(
     Source: TensorFlow's `tf.nn.bidirectional_dynamic_rnn`.
     """
     return bidirectional.both_ways(
-        _SCOPES, cell_fw, cell_bw, inputs, sequence_length, initial_state_fw, initial_state_bw, dtype,
+        SCOPES, cell_fw, cell_bw, inputs, sequence_length, initial_state_fw, initial_state_bw, dtype,
         parallel_iterations, swap_memory, time_major, scope,
     )  # fmt: skip
 
@@ -109,7 +109,7 @@ def raw_rnn(
 
     Source: TensorFlow's `tf.nn.raw_rnn`.
     """
-    return raw.raw(_SCOPES, cell, loop_fn, parallel_iterations, swap_memory, scope)
+    return raw.raw(SCOPES, cell, loop_fn, parallel_iterations, swap_memory, scope)
 
 
 @in_default_graph
@@ -124,7 +124,7 @@ def static_rnn(
 
     Source: TensorFlow's `tf.nn.static_rnn`.
     """
-    return static.written_out(_SCOPES, cell, inputs, initial_state, dtype, sequence_length, scope)
+    return static.written_out(SCOPES, cell, inputs, initial_state, dtype, sequence_length, scope)
 
 
 @in_default_graph
@@ -148,7 +148,7 @@ def static_bidirectional_rnn(
     Source: TensorFlow's `tf.nn.static_bidirectional_rnn`.
     """
     return static.written_out_both_ways(
-        _SCOPES, cell_fw, cell_bw, inputs, initial_state_fw, initial_state_bw, dtype, sequence_length, scope
+        SCOPES, cell_fw, cell_bw, inputs, initial_state_fw, initial_state_bw, dtype, sequence_length, scope
     )
 
 
@@ -164,4 +164,4 @@ def static_state_saving_rnn(
 
     Source: TensorFlow's `tf.nn.static_state_saving_rnn`.
     """
-    return static.written_out_and_saved(_SCOPES, cell, inputs, state_saver, state_name, sequence_length, scope)
+    return static.written_out_and_saved(SCOPES, cell, inputs, state_saver, state_name, sequence_length, scope)

@@ -15,9 +15,11 @@ from headrace.api.layers.base import Layer
 from headrace.api.partitioned import parts_of
 from headrace.api.rnn import cells, wrappers
 from headrace.api.rnn.cells import LSTMStateTuple as LSTMStateTuple
+from headrace.ir.source import is_ours
 from headrace.v1.graph import in_default_graph
 from headrace.v1.layers import Scoped
 from headrace.v1.partitioners import fixed_size_partitioner
+from headrace.v1.tensor_shape import TensorShape
 from headrace.v1.variable_scopes import get_variable_scope, variable_scope
 
 
@@ -64,12 +66,16 @@ class RNNCell(Scoped, cells.RNNCell):
     def _entered(self, inputs: Any) -> Iterator[None]:
         self._choose_scope(None)
         assert self._scope is not None
-        reuse = True if self.built else self._reuse
         with (
-            variable_scope(self._scope, reuse=reuse, auxiliary_name_scope=False) as found,
+            variable_scope(self._scope, reuse=self._reuses(), auxiliary_name_scope=False) as found,
             scopes.name_scope(found.original_name_scope),
         ):
             yield
+
+    def _shape_of(self, x: Any) -> Any:
+        found = super()._shape_of(x)
+        is_plain = is_ours(type(self).build.__code__.co_filename)  # headrace's own cells read a tuple
+        return found if is_plain else TensorShape(found)
 
     def _run(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if type(self).build is not Layer.build:

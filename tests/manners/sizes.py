@@ -18,7 +18,7 @@ from tests.manners import docstrings
 
 PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
-#: Lines of code by package; "" is the modules of headrace/ itself.
+#: Lines of code by package; "" is the modules of headrace/ itself, and `v1/contrib` is apart from `v1`.
 BUDGETS: Final = {
     "": 6400,
     "api": 15000,
@@ -48,6 +48,7 @@ BUDGETS: Final = {
     "targets": 14050,
     "train": 6600,
     "v1": 9300,
+    "v1/contrib": 5100,
     "view": 400,
     "vmap": 2000,
 }
@@ -79,6 +80,7 @@ def measure(package: Path = PACKAGE) -> dict[str, Size]:
         if not path.name.endswith("_pb2.py"):
             name = path.relative_to(package).as_posix()
             part = name.split("/")[0] if "/" in name else ""
+            part = "v1/contrib" if name.startswith("v1/contrib/") else part
             lines.setdefault(part, {})[name] = count_lines(path.read_text(encoding="utf-8"))
     out = {}
     for part, modules in lines.items():

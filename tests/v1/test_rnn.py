@@ -133,6 +133,27 @@ def test_cells_of_ones_own(how: str) -> None:
         np.testing.assert_allclose(y[:, t], state, atol=1e-6)
 
 
+class Built(rnn_cell.RNNCell):
+    """A cell that makes its variables in `build`, from a `TensorShape`."""
+
+    state_size = output_size = 3
+
+    def build(self, inputs_shape: Any) -> None:
+        self._kernel = self.add_variable("kernel", shape=[inputs_shape[1].value + 3, 3])
+        self.built = True
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        out = tf.tanh(tf.matmul(tf.concat([inputs, state], 1), self._kernel))
+        return out, out
+
+
+def test_a_cell_that_builds_itself() -> None:
+    y, state = rnn.dynamic_rnn(Built(), tf.constant(ROWS), dtype=tf.float32)
+    assert names() == ["rnn/built/kernel:0"]
+    out, last = run([y, state])
+    np.testing.assert_array_equal(out[:, -1], last)
+
+
 def test_the_loop_reads_variables_once() -> None:
     """However many steps it makes, and whether or not the compiler can move a read."""
     rnn.dynamic_rnn(rnn_cell.BasicLSTMCell(3), tf.constant(ROWS), dtype=tf.float32)

@@ -24,6 +24,34 @@ from headrace.errors import ShapeError
 from headrace.ir.graph import Tensor
 
 
+def additive_scores(keys: Any, query: Any, v: Any, g: Any, b: Any) -> Any:
+    """Returns Bahdanau's scores, v · tanh(key + query): [batch, time].
+
+    Args:
+      keys: [batch, time, units].
+      query: [batch, units].
+      v: [units].
+      g, b: a factor of the normalized v, and a bias [units]; None: v is not normalized.
+    """
+    both = keys + arrays.expand_dims(query, 1)
+    if g is not None:
+        both = both + b
+        v = g * v * math.rsqrt(reductions.reduce_sum(math.square(v)))
+    return reductions.reduce_sum(v * math.tanh(both), [2])
+
+
+def multiplicative_scores(keys: Any, query: Any, g: Any) -> Any:
+    """Returns Luong's scores, key · query: [batch, time].
+
+    Args:
+      keys: [batch, time, units].
+      query: [batch, units].
+      g: a factor of the scores, or None.
+    """
+    scores = arrays.squeeze(linalg.matmul(arrays.expand_dims(query, 1), keys, transpose_b=True), [1])
+    return scores if g is None else g * scores
+
+
 class _Attention(Layer):
     """Attention to a memory. Subclasses define the scores of a query."""
 
@@ -154,12 +182,8 @@ class BahdanauAttention(_Attention):
             self._b = self.add_variable("attention_b", [n], initializer="zeros")
 
     def _scores(self, query: Any) -> Any:
-        both = self._all_keys() + arrays.expand_dims(linalg.matmul(query, self._query_kernel), 1)
-        v = self._v
-        if self._normalize:
-            both = both + self._b
-            v = self._g * v * math.rsqrt(reductions.reduce_sum(math.square(v)))
-        return reductions.reduce_sum(v * math.tanh(both), [2])
+        g, b = (self._g, self._b) if self._normalize else (None, None)
+        return additive_scores(self._all_keys(), linalg.matmul(query, self._query_kernel), self._v, g, b)
 
 
 class LuongAttention(_Attention):
@@ -210,8 +234,7 @@ class LuongAttention(_Attention):
             self._g = self.add_variable("attention_g", [], initializer="ones")
 
     def _scores(self, query: Any) -> Any:
-        scores = arrays.squeeze(linalg.matmul(arrays.expand_dims(query, 1), self._all_keys(), transpose_b=True), [1])
-        return self._g * scores if self._scale else scores
+        return multiplicative_scores(self._all_keys(), query, self._g if self._scale else None)
 
 
 def _depth(layer: Layer, shape: Any) -> int:

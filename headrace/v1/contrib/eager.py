@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace import public_names
+from headrace.v1.contrib import equivalents
 from headrace.v1.eager import GradientTape, enable_eager_execution
 from headrace.v1.eager import function as defun
 from headrace.v1.gradient_ops import custom_gradient
@@ -25,4 +25,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = public_names.of(__name__, __all__)
+    __getattr__, __dir__ = equivalents.of(__name__, __all__)
