@@ -193,6 +193,7 @@ _LATER = {
 
 if _typing.TYPE_CHECKING:
     from headrace import autograph, train
+    from headrace.api import data
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
     from headrace.api.storage import lookup
@@ -226,7 +227,8 @@ __all__ = [
     "check_gradients", "check_numerics", "check_types", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
     "cluster", "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "confusion_matrix", "conj",
     "constant", "constant_value", "control_dependencies", "convert_to_tensor", "convert_to_tensor_or_sparse_tensor",
-    "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "device",
+    "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "data",
+    "device",
     "diag", "diag_part", "digamma", "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch",
     "einsum", "ensure_shape", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain",
     "expm1", "export_meta_graph", "eye", "fill", "flags", "float16", "float32", "float64", "floor", "floordiv",

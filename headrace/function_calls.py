@@ -27,7 +27,9 @@ class _Compiled:
     """Programs of functions, and the target that runs them."""
 
     def __init__(self) -> None:
-        self.programs: Memo[tuple[FuncGraph, str], Programs] = Memo("functions of datasets", thresholds.DATASET_FUNCTIONS)
+        self.programs: Memo[tuple[FuncGraph, str], Programs] = Memo(
+            "functions of datasets", thresholds.DATASET_FUNCTIONS
+        )
         self._target: LocalTarget | None = None
         self._forked()
         forking.register_at_fork(self)

@@ -620,7 +620,7 @@ _LATER = {
         "AttrValue", "Event", "GraphDef", "HistogramProto", "MetaGraphDef", "NameAttrList", "NodeDef", "SessionLog",
         "Summary", "SummaryMetadata",
     )
-}  # fmt: skip
+} | {"data": "headrace.v1.data"}  # fmt: skip
 
 if TYPE_CHECKING:
     from headrace.pb import (
@@ -635,6 +635,7 @@ if TYPE_CHECKING:
         Summary,
         SummaryMetadata,
     )  # fmt: skip
+    from headrace.v1 import data
 
 # fmt: off
 __all__ = [
@@ -802,6 +803,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "custom_gradient",
+    "data",
     "debugging",
     "decode_base64",
     "decode_compressed",

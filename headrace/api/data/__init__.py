@@ -13,6 +13,7 @@ from headrace.api.data.files import FixedLengthRecordDataset as FixedLengthRecor
 from headrace.api.data.files import TextLineDataset as TextLineDataset
 from headrace.api.data.files import TFRecordDataset as TFRecordDataset
 from headrace.api.data.iterators import Iterator as Iterator
+from headrace.api.data.iterators import SaveableIterator as SaveableIterator
 from headrace.api.data.options import Options as Options
 from headrace.api.data.structure import DatasetSpec as DatasetSpec
 
@@ -43,7 +44,7 @@ def make_initializable_iterator(dataset: Any, shared_name: str | None = None) ->
 
 __all__ = [
     "AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "DatasetSpec", "FixedLengthRecordDataset",
-    "Iterator", "Options", "TFRecordDataset", "TextLineDataset", "make_initializable_iterator",
+    "Iterator", "Options", "SaveableIterator", "TFRecordDataset", "TextLineDataset", "make_initializable_iterator",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:

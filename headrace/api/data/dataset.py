@@ -20,8 +20,8 @@ from headrace.api.random import seeds
 from headrace.api.sparse_tensor import SparseTensorSpec
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import SignatureError
-from headrace.ir.infer import constant_value
 from headrace.ir.graph import Tensor
+from headrace.ir.infer import constant_value
 
 AUTOTUNE = -1
 INFINITE_CARDINALITY = -1
@@ -142,9 +142,7 @@ class Dataset:
         leaves = structure.flatten(tensors)
         b = scopes.builder(*leaves)
         parts, specs = zip(*[structure.rows(leaf, b) for leaf in leaves], strict=True)
-        return cls._given(
-            "TensorSliceDataset", b, parts, specs, tensors, [structure.component_shape(s) for s in specs]
-        )
+        return cls._given("TensorSliceDataset", b, parts, specs, tensors, [structure.component_shape(s) for s in specs])
 
     @classmethod
     def _given(
@@ -335,9 +333,10 @@ class Dataset:
             raise TypeError("weights that are a dataset are not supported; give a list of numbers or a tensor")
         if isinstance(weights, (list, tuple)) and len(weights) != len(datasets):
             raise ValueError(f"{len(weights)} weights for {len(datasets)} datasets; give one weight for each")
+        if isinstance(weights, (list, tuple)) and all(isinstance(w, (int, float)) for w in weights):
+            datasets = [d for d, w in zip(datasets, weights, strict=True) if w]  # the others are never chosen
+            weights = np.array([w for w in weights if w], np.float32)
         b = scopes.builder(weights)
-        if isinstance(weights, (list, tuple)):
-            weights = np.array(weights, np.float32)
         logits = b.ExpandDims(b.Log(b.tensor(weights)), 0)
         pairs = cls._door().random(seed).batch(2)
         choose = lambda pair: random.stateless_categorical(logits, 1, pair)[0, 0]
@@ -415,7 +414,7 @@ class Dataset:
         else:
             padded = [_padded_shape(s) for s in _like(spec, padded_shapes)]
         size = _constant(batch_size) if drop_remainder is True else None
-        known = [(size, *s) if isinstance(s, tuple) else None for s in padded]
+        known = [(size, *(s if isinstance(s, tuple) else _unknown(s))) for s in padded]
         fill: list[Any] = [None] * len(leaves)
         if padding_values is not None:
             fill = _like(spec, padding_values) if nest.is_nested(padding_values) else [padding_values] * len(leaves)
@@ -956,7 +955,7 @@ def _constant(x: Any) -> int | None:
 def _batch_attributes(spec: Any) -> dict[str, Any]:
     """Returns the attributes for batches of a structure of specs, in which sparse tensors are rows of strings."""
     leaves = structure.flatten(spec)
-    known = [(s.shape[:1] + (3,) if s.shape else None) if isinstance(s, SparseTensorSpec) else s.shape for s in leaves]
+    known = [((*s.shape[:1], 3) if s.shape else None) if isinstance(s, SparseTensorSpec) else s.shape for s in leaves]
     return {"output_types": tuple(map(structure.component_type, leaves)), "output_shapes": tuple(known)}
 
 
@@ -1009,6 +1008,15 @@ def _padded_shape(s: Any) -> Any:
     if found is None:
         raise ValueError("a padded shape must have a known rank")
     return found
+
+
+def _unknown(s: Any) -> tuple[None, ...]:
+    """Returns the static shape for a padded shape that is a tensor: unknown dimensions, as many as it has elements."""
+    shape = shapes.as_shape(s.shape)
+    n = shape[0] if shape else None
+    if n is None:
+        raise ValueError("a padded shape must have a known rank")
+    return (None,) * n
 
 
 def _shape_tensor(b: Any, s: Any) -> Any:

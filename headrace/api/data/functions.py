@@ -106,12 +106,10 @@ def traced(
     return DatasetFunction(Func(graph.name), captured, found[0], controls)
 
 
-def _components(
-    value: Any, b: Any, what: str, fn: Callable[..., Any], results: Any
-) -> tuple[list[Any], Any]:
+def _components(value: Any, b: Any, what: str, fn: Callable[..., Any], results: Any) -> tuple[list[Any], Any]:
     """Returns the components of the results, and their description."""
-    if isinstance(value, list):
-        value = b.tensor(value)
+    if isinstance(value, list):  # more often the results of an op than the rows of one tensor
+        value = tuple(value)
     leaves = structure.flatten(value)
     wanted: Sequence[Any] = [None] * len(leaves)
     if results is not None:
@@ -151,5 +149,3 @@ def with_controls(b: Any, *functions: DatasetFunction) -> Any:
     """Returns the builder of an op that calls functions: it waits for what they wait for."""
     controls = [op for f in functions for op in f.controls]
     return b.after(*controls) if controls else b
-
-

@@ -113,7 +113,5 @@ def generated(door: Any, generator: Callable[..., Any], spec: Any, args: Sequenc
     }
     attrs = {f"{name}_func": f.attr for name, f in made.items()}
     b = functions.with_controls(b, *made.values())
-    variant = b.make(
-        "GeneratorDataset", [f.captured for f in made.values()], {**attrs, **structure.attributes(spec)}
-    )
+    variant = b.make("GeneratorDataset", [f.captured for f in made.values()], {**attrs, **structure.attributes(spec)})
     return door(variant, spec)

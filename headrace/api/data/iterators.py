@@ -14,15 +14,14 @@ from headrace.api.data import structure
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import OutOfRangeError
 from headrace.ir.builder import Builder
+from headrace.records import record
 
 
 def as_element(made: Any, spec: Any, dataset: Callable[[Any, Any], Any]) -> Any:
     """Returns the element of the outputs of an op."""
     parts = list(made) if isinstance(made, (tuple, list)) else [made]
     leaves = structure.flatten(spec)
-    return structure.pack(
-        spec, [structure.leaf_of(t, s, dataset) for t, s in zip(parts, leaves, strict=True)]
-    )
+    return structure.pack(spec, [structure.leaf_of(t, s, dataset) for t, s in zip(parts, leaves, strict=True)])
 
 
 def unordered(b: Any) -> Any:
@@ -242,3 +241,51 @@ def _packer(spec: Any, door: Any) -> Callable[[Any], Any]:
     return lambda element: structure.pack(spec, [f(v) for f, v in zip(each, element, strict=True)])
 
 
+@record(frozen=True)
+class _Part:
+    """Tensor of a checkpoint (`train.saving.saveables.SaveSpec`)."""
+
+    tensor: Any
+    slice_spec: str
+    name: str
+    dtype: dtypes.DType
+
+
+class SaveableIterator:
+    """The position of an iterator of a graph, as an element of the `var_list` of a saver.
+
+    The initializer of the iterator must run before the position is restored.
+
+    Args:
+      iterator: the iterator.
+
+    Attributes:
+      name: the name of the iterator in checkpoints.
+      specs: the description of the tensor that is saved.
+
+    Example:
+      >>> import headrace as hr, pathlib, tempfile
+      >>> with hr.Graph() as g:
+      ...     iterator = hr.data.make_initializable_iterator(hr.data.Dataset.range(9))
+      ...     x = iterator.get_next()
+      ...     saver = hr.train.Saver([hr.data.SaveableIterator(iterator)])
+      >>> session = hr.Session(graph=g)
+      >>> session.run(iterator.initializer)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     first = session.run(x)
+      ...     path = saver.save(session, pathlib.Path(folder, "position"))
+      ...     more = session.run(x), session.run(x)
+      ...     saver.restore(session, path)
+      ...     first, more, session.run(x)
+      (np.int64(0), (np.int64(1), np.int64(2)), np.int64(1))
+    """
+
+    def __init__(self, iterator: Iterator) -> None:
+        self._handle = iterator._resource
+        self.name: str = self._handle.name
+        saved = unordered(Builder(self._handle.graph)).make("_SaveIterator", [self._handle], {})
+        self.specs = [_Part(saved, "", f"{self.name}-iterator_state", dtypes.string)]
+
+    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
+        """Returns the operation that moves the iterator to a saved position."""
+        return scopes.builder().make("_RestoreIterator", [self._handle, *restored_tensors], {})

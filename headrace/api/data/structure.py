@@ -150,7 +150,10 @@ def leaf_of(t: Any, spec: Spec, dataset: Any) -> Any:
     if isinstance(parts[0], Tensor):
         for part, known in zip(parts, ((None, rank), (None,), (rank,)), strict=True):
             part.refine(known)
-    return SparseTensor(*parts)
+    out = SparseTensor(*parts)
+    if isinstance(parts[0], Tensor):
+        out.set_shape(spec.shape)
+    return out
 
 
 def batched(spec: Any, size: int | None) -> Any:

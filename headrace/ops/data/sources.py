@@ -170,4 +170,3 @@ _dataset(
     _generator,
     "A dataset of the results of `next_func(init_func())`, until it fails with OutOfRangeError.",
 )
-

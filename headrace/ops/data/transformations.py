@@ -309,8 +309,8 @@ for _type, _ins, _more in (
             **_METADATA,
         },
         shape=scalars,
-        stateful=lambda ctx, attrs, type=_type: lambda input, *rest: _padded(
-            ctx, attrs, _as_dataset(input, type), *rest
+        stateful=lambda ctx, attrs, type=_type: (
+            lambda input, *rest: _padded(ctx, attrs, _as_dataset(input, type), *rest)
         ),
         grad=NOT_DIFFERENTIABLE,
         facts=Facts(),
@@ -361,9 +361,8 @@ _dataset(
 # *** shuffles, caches, prefetching ***
 
 
-def _shuffled(input: Dataset, attrs: Attrs, size: Any, seed: Any, seed2: Any, count: Any = 1) -> Dataset:
-    seeds = Seeds(int(seed), int(seed2), attrs["reshuffle_each_iteration"])
-    return Shuffle(input, int(size), seeds, int(count))
+def _shuffled(input: Dataset, attrs: Attrs, size: Any, seed: Any, seed2: Any) -> Dataset:
+    return Shuffle(input, int(size), Seeds(int(seed), int(seed2), attrs["reshuffle_each_iteration"]))
 
 
 _RENEWS = {"reshuffle_each_iteration": bool_attr(True)}
@@ -385,7 +384,7 @@ _dataset(
     "ShuffleAndRepeatDataset",
     f"{_INPUT}, buffer_size: int64, seed: int64, seed2: int64, count: int64",
     {**_RENEWS, **_METADATA},
-    lambda ctx, attrs, input, size, seed, seed2, count: _shuffled(input, attrs, size, seed, seed2, count),
+    lambda ctx, attrs, input, size, seed, seed2, count: Repeat(_shuffled(input, attrs, size, seed, seed2), int(count)),
     "The elements of `count` passes over a dataset in random order.",
 )
 

@@ -207,4 +207,3 @@ def as_count(value: Any, what: str, least: int) -> int:
         kind = "greater than zero" if least == 1 else f"at least {least}"
         raise InvalidArgumentError(f"{what} must be {kind}, got {n}")
     return n
-

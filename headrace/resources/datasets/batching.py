@@ -47,7 +47,7 @@ class Batch(Dataset):
         Raises:
           InvalidArgumentError: their shapes differ.
         """
-        return tuple([_stacked(c, i, d) for i, (c, d) in enumerate(zip(zip(*elements), self._types))])  # noqa: B905
+        return tuple([_stacked(c, i, d) for i, (c, d) in enumerate(zip(zip(*elements), self._types))])
 
 
 class _BatchIterator(Through):

@@ -209,6 +209,7 @@ class _DirectedIterator(Iterator):
             if not 0 <= i < n:
                 raise InvalidArgumentError(f"Selector index out of range: {i} >= {n}" if i >= n else f"index {i} < 0")
             if not self._open[i]:
+                self.run.check()
                 continue
             found = self._inputs[i + 1].next()
             if found is not None:

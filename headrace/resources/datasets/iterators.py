@@ -72,9 +72,7 @@ class DatasetIterator:
             raise OutOfRangeError("End of sequence")
         return found
 
-    def next_or_none(
-        self, look: Callable[[], None] | None = None, deadline: float | None = None
-    ) -> Element | None:
+    def next_or_none(self, look: Callable[[], None] | None = None, deadline: float | None = None) -> Element | None:
         """Returns the next element; None at the end. The arguments are those of `next`."""
         while not self._lock.acquire(timeout=thresholds.DATASET_POLL):
             if look is not None:
@@ -132,4 +130,3 @@ class DatasetIterator:
             raise InvalidArgumentError(
                 f"{what}: the iterator {self.name!r} gives elements of ({wanted}), where ({have}) are expected"
             )
-

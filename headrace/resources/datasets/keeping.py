@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from headrace import thresholds
 from headrace.errors import NotFoundError
-from headrace.files import local, records, system
+from headrace.files import records, system
 from headrace.resources.datasets import state
 from headrace.resources.datasets.base import Dataset, Element, Iterator, Pass, Through, no_state
 from headrace.resources.datasets.elements import Elements
@@ -241,7 +241,7 @@ class FileCache(Dataset):
         self._path = path
 
     def iterator(self, run: Pass) -> Iterator:
-        if local.exists(self._path):
+        if system.exists(self._path):
             return _FileIterator(run, self._path)
         return _WritingIterator(run, self.inputs[0].iterator(run), self._path)
 

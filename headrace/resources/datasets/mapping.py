@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-
 from headrace import thresholds
 from headrace.errors import InvalidArgumentError, OutOfRangeError
 from headrace.resources.datasets.base import UNKNOWN, Call, Dataset, Element, Iterator, Pass, Through, no_state
@@ -432,5 +431,3 @@ class _GeneratedIterator(Iterator):
 
     def restore(self, saved: Saved) -> None:
         self.save()
-
-

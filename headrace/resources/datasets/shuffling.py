@@ -10,16 +10,16 @@ to the dataset, so it continues from one iterator to the next.
 
 from __future__ import annotations
 
+import math
 import secrets
 import threading
-from collections import deque
 from typing import Final
 
 import numpy as np
 
 from headrace import forking
 from headrace.errors import InvalidArgumentError
-from headrace.resources.datasets.base import INFINITE, UNKNOWN, Dataset, Element, Iterator, Pass
+from headrace.resources.datasets.base import INFINITE, Dataset, Element, Iterator, Pass, Through
 from headrace.resources.datasets.state import Saved, State
 from headrace.resources.philox import Stream
 
@@ -111,124 +111,86 @@ class Shuffle(Dataset):
       input: the other dataset.
       buffer_size: the number of elements among which each is chosen; -1: all.
       seeds: the seeds of the passes.
-      count: the number of passes over the other dataset, which the buffer mixes; -1: without an end.
 
     Raises:
-      InvalidArgumentError: `buffer_size` is neither positive nor -1, or `count` is 0.
+      InvalidArgumentError: `buffer_size` is neither positive nor -1.
     """
 
-    def __init__(self, input: Dataset, buffer_size: int, seeds: Seeds, count: int = 1) -> None:
+    def __init__(self, input: Dataset, buffer_size: int, seeds: Seeds) -> None:
         if buffer_size < 1 and buffer_size != -1:
-            raise InvalidArgumentError(
-                f"buffer_size must be greater than zero or -1 (all elements), got {buffer_size}"
-            )
-        if count == 0 or count < -1:
-            raise InvalidArgumentError(f"count must be greater than zero or equal to -1, got {count}")
+            raise InvalidArgumentError(f"buffer_size must be greater than zero or -1 (all elements), got {buffer_size}")
         self.inputs = (input,)
-        self._size, self._count = buffer_size, count
-        self.seeds = seeds
+        self._size = buffer_size
+        self._seeds = seeds
 
     def iterator(self, run: Pass) -> Iterator:
-        return _ShuffleIterator(run, self.inputs[0], self._size, self.seeds, self._count)
+        return _ShuffleIterator(run, self.inputs[0].iterator(run), self._size, self._seeds)
 
     def cardinality(self) -> int:
-        n = self.inputs[0].cardinality()
-        return n if n in (0, UNKNOWN) else INFINITE if self._count < 0 or n == INFINITE else n * self._count
+        return self.inputs[0].cardinality()
 
 
-class _ShuffleIterator(Iterator):
+class _ShuffleIterator(Through):
     """Position in a shuffle.
 
-    The buffer is a list in which place `start % size` has the oldest element. `_sizes` has the number of elements of
-    each pass that the buffer mixes: the next element is one of those of the oldest pass.
+    The buffer is a ring: element number `i` of the other dataset enters at place `i % size`. The elements from number
+    `start` to before `end` are in the buffer.
     """
 
-    __slots__ = ("_buffer", "_count", "_dataset", "_epoch", "_input", "_pair", "_seeds", "_size", "_slices", "_words")
+    __slots__ = ("_buffer", "_end", "_is_over", "_pair", "_seeds", "_size", "_start", "_words")
 
-    def __init__(self, run: Pass, dataset: Dataset, size: int, seeds: Seeds, count: int) -> None:
-        super().__init__(run)
-        self._dataset, self._size, self._seeds, self._count = dataset, size, seeds, count
+    def __init__(self, run: Pass, input: Iterator, size: int, seeds: Seeds) -> None:
+        super().__init__(run, input)
+        self._size, self._seeds = size, seeds
         self._buffer: list[Element | None] = []
-        self._slices: deque[list[int]] = deque([[0, 0]])  # of each pass in the buffer: its first number, and its end
-        self._epoch = 0  # passes that have begun
-        self._input: Iterator | None = None
+        self._start = self._end = 0
+        self._is_over = False
         self._pair = seeds.next()
         self._words = Words(*self._pair)
 
     def next(self) -> Element | None:
-        self._fill()
-        slices = self._slices
-        while slices and slices[0][0] == slices[0][1] and len(slices) > 1:
-            slices.popleft()
-        start, end = slices[0]
-        if start == end:
-            return None
-        buffer = self._buffer
-        n = len(buffer)
-        at = (start + self._words.next() % (end - start)) % n
-        out = buffer[at]
-        first = start % n
-        buffer[at], buffer[first] = buffer[first], None
-        slices[0][0] = start + 1
-        return out
-
-    def _fill(self) -> None:
-        """Takes elements until the buffer is full, or all passes have ended."""
-        slices, buffer, size = self._slices, self._buffer, self._size
-        while slices[-1][1] - slices[0][0] != size:
-            input = self._input
-            if input is None:
-                if self._epoch == self._count or (self._count < 0 and self._epoch and self._is_empty()):
-                    return
-                if self._epoch:
-                    end = slices[-1][1]
-                    slices.append([end, end])
-                    self._pair = self._seeds.next()
-                    self._words = Words(*self._pair)
-                self._epoch += 1
-                input = self._input = self._dataset.iterator(self.run)
-            found = input.next()
+        buffer, size, start = self._buffer, self._size, self._start
+        while not self._is_over and self._end - start != size:
+            found = self._input.next()
             if found is None:
-                self._input = None
-                continue
-            end = slices[-1][1]
-            slices[-1][1] = end + 1
-            if size < 0 or len(buffer) < size:
+                self._is_over = True
+            elif size < 0 or len(buffer) < size:
                 buffer.append(found)
+                self._end += 1
             else:
-                buffer[end % size] = found
-
-    def _is_empty(self) -> bool:
-        """Whether the last pass gave no element."""
-        return self._slices[-1][0] == self._slices[-1][1] and len(self._slices) == 1 and self._slices[0][1] == 0
+                buffer[self._end % size] = found
+                self._end += 1
+        if start == self._end:
+            return None
+        n = len(buffer)
+        at, first = (start + self._words.next() % (self._end - start)) % n, start % n
+        out = buffer[at]
+        buffer[at], buffer[first] = buffer[first], None
+        self._start = start + 1
+        return out
 
     def save(self) -> State:
         return {
             "buffer": [None if e is None else list(e) for e in self._buffer],
-            "slices": [list(s) for s in self._slices],
-            "epoch": self._epoch,
-            "input": None if self._input is None else self._input.save(),
+            "start": self._start,
+            "end": self._end,
+            "is_over": int(self._is_over),
             "seeds": [str(s) for s in self._pair],
             "drawn": self._words.drawn,
             "generated": self._seeds.drawn,
+            **super().save(),
         }
 
     def restore(self, saved: Saved) -> None:
-        limit = self._size if self._size > 0 else float("inf")
+        super().restore(saved)
+        limit = self._size if self._size > 0 else math.inf
         self._buffer = [None if e.value is None else e.element() for e in saved.list("buffer", limit)]
-        slices = [s.element() for s in saved.list("slices")]
-        if not slices or any(len(s) != 2 or not all(type(x) is int for x in s) or s[0] > s[1] for s in slices):
-            raise InvalidArgumentError("the saved state of a shuffle has no slices of its buffer")
-        self._slices = deque([list(s) for s in slices])
-        self._epoch = saved.int("epoch")
-        seeds = [s.value for s in saved.list("seeds", 2)]
-        self._pair = int(seeds[0]), int(seeds[1])
+        self._end = saved.int("end")
+        self._start = saved.int("start", max(0, self._end - len(self._buffer)), self._end)
+        self._is_over = bool(saved.int("is_over", 0, 1))
+        self._pair = saved.seeds("seeds")
         self._words = Words(*self._pair, saved.int("drawn"))
         self._seeds.drawn = saved.int("generated")
-        input = saved.optional("input")
-        if input is not None:
-            self._input = self._dataset.iterator(self.run)
-            self._input.restore(input)
 
 
 class RandomNumbers(Dataset):
@@ -263,8 +225,5 @@ class _RandomIterator(Iterator):
         return {"seeds": [str(s) for s in self._pair], "drawn": self._words.drawn}
 
     def restore(self, saved: Saved) -> None:
-        seeds = [s.value for s in saved.list("seeds", 2)]
-        self._pair = int(seeds[0]), int(seeds[1])
+        self._pair = saved.seeds("seeds")
         self._words = Words(*self._pair, saved.int("drawn"))
-
-

@@ -79,6 +79,13 @@ class Saved:
             raise _damaged(f"{name!r} is no list of at most {most} parts")
         return [Saved(x) for x in found]
 
+    def seeds(self, name: str) -> tuple[int, int]:
+        """Returns a pair of integers that were written as texts."""
+        found = [x.value for x in self.list(name, 2)]
+        if len(found) != 2 or not all(isinstance(x, str) and x.lstrip("-").isdecimal() for x in found):
+            raise _damaged(f"{name!r} is no pair of seeds")
+        return int(found[0]), int(found[1])
+
     def element(self) -> tuple[Any, ...]:
         """Returns the state itself as an element."""
         if not isinstance(self.value, list):
