@@ -21,7 +21,7 @@ class Compiler(Protocol):
     """Function that prepares calls of a graph."""
 
     def __call__(self, graph: FuncGraph, resources: Any) -> Callable[[Sequence[Any], Any], Sequence[Any]]:
-        """Returns a function from the values of the parameters, and the pass, to those of the results.
+        """Returns a function from the values of the parameters to those of the results.
 
         Args:
           graph: the graph.

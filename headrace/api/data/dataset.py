@@ -1011,7 +1011,7 @@ def _padded_shape(s: Any) -> Any:
 
 
 def _unknown(s: Any) -> tuple[None, ...]:
-    """Returns the static shape for a padded shape that is a tensor: unknown dimensions, as many as it has elements."""
+    """Returns the static shape, of unknown dimensions, for a padded shape that is a tensor."""
     shape = shapes.as_shape(s.shape)
     n = shape[0] if shape else None
     if n is None:

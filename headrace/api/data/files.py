@@ -72,6 +72,16 @@ class TFRecordDataset(dataset.Dataset):
       num_parallel_reads: the number of files that are read in turn; None: one after the other.
 
     Source: TensorFlow's `tf.data.TFRecordDataset`.
+
+    Example:
+      >>> import headrace as hr, pathlib, tempfile
+      >>> from headrace.files import records
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     name = str(pathlib.Path(folder, "a.tfrecord"))
+      ...     with records.Writer(name) as writer:
+      ...         writer.write(b"first")
+      ...     [record.numpy() for record in hr.data.TFRecordDataset(name)]
+      [b'first']
     """
 
     @tracebacks.entry
@@ -94,6 +104,14 @@ class FixedLengthRecordDataset(dataset.Dataset):
       num_parallel_reads: the number of files that are read in turn; None: one after the other.
 
     Source: TensorFlow's `tf.data.FixedLengthRecordDataset`.
+
+    Example:
+      >>> import headrace as hr, pathlib, tempfile
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     name = pathlib.Path(folder, "a.bin")
+      ...     _ = name.write_bytes(b"headABCD")
+      ...     [piece.numpy() for piece in hr.data.FixedLengthRecordDataset(str(name), 2, header_bytes=4)]
+      [b'AB', b'CD']
     """
 
     @tracebacks.entry

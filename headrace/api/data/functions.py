@@ -110,6 +110,10 @@ def _components(value: Any, b: Any, what: str, fn: Callable[..., Any], results: 
     """Returns the components of the results, and their description."""
     if isinstance(value, list):  # more often the results of an op than the rows of one tensor
         value = tuple(value)
+    if value is None:
+        raise SignatureError(
+            f"the function of {what} ({tracing.source_of(fn)}) returned None; let it return tensors, or structures of them"
+        )
     leaves = structure.flatten(value)
     wanted: Sequence[Any] = [None] * len(leaves)
     if results is not None:
@@ -121,11 +125,6 @@ def _components(value: Any, b: Any, what: str, fn: Callable[..., Any], results: 
         wanted = structure.flatten(results)
     parts, specs = [], []
     for leaf, spec in zip(leaves, wanted, strict=True):
-        if leaf is None:
-            raise SignatureError(
-                f"the function of {what} ({tracing.source_of(fn)}) returned None; let it return tensors, or structures "
-                "of them"
-            )
         if spec is not None and isinstance(leaf, (bool, int, float, complex)):
             leaf = b.tensor(leaf, spec.dtype)
         try:
@@ -146,6 +145,6 @@ def _components(value: Any, b: Any, what: str, fn: Callable[..., Any], results: 
 
 
 def with_controls(b: Any, *functions: DatasetFunction) -> Any:
-    """Returns the builder of an op that calls functions: it waits for what they wait for."""
+    """Returns the builder of an op that calls functions, with their control inputs."""
     controls = [op for f in functions for op in f.controls]
     return b.after(*controls) if controls else b

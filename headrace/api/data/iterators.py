@@ -25,7 +25,7 @@ def as_element(made: Any, spec: Any, dataset: Callable[[Any, Any], Any]) -> Any:
 
 
 def unordered(b: Any) -> Any:
-    """Returns a builder whose ops do not follow the order of stateful ops: those of initializers."""
+    """Returns a builder of initializers, which do not follow the order of stateful ops."""
     return dataclasses.replace(b, is_ordered=False) if isinstance(b, Builder) else b
 
 
@@ -130,7 +130,9 @@ class Iterator:
 
 
 class OwnedIterator:
-    """Iterator of Python over a dataset, in one pass. A jitted function may take elements, too.
+    """Iterator of Python over a dataset, in one pass.
+
+    A jitted function may take elements, too.
 
     Args:
       dataset: the dataset.
@@ -252,7 +254,7 @@ class _Part:
 
 
 class SaveableIterator:
-    """The position of an iterator of a graph, as an element of the `var_list` of a saver.
+    """Position of an iterator of a graph, for the `var_list` of a saver.
 
     The initializer of the iterator must run before the position is restored.
 

@@ -116,7 +116,7 @@ def component(leaf: Any, b: Any) -> tuple[Any, Spec]:
 
 
 def rows(leaf: Any, b: Any) -> tuple[Any, Spec]:
-    """Returns the tensor whose rows are components, for a leaf with a further first dimension, and their spec."""
+    """Returns the tensor whose rows are the components of the rows of a leaf, and their spec."""
     if isinstance(leaf, SparseTensorValue):
         leaf = SparseTensor.from_value(leaf)
     if isinstance(leaf, SparseTensor):

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 Attrs = Mapping[str, Any]
 
 _ELEMENTS = {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
-_METADATA = {"metadata": ""}
+_METADATA: Attrs = {"metadata": ""}
+_NONE: Attrs = {}
+_more: Attrs  # of the loops below: attributes that only some forms of an op have
 _INPUT = "input_dataset: variant"
 _CALL = {"f": func_attr(), "Targuments": list_attr("type", ())}
 _WITH_CALL = f"{_INPUT}, other_arguments: Targuments"
@@ -168,7 +170,7 @@ def _parallel_map(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) 
 
 
 def _interleave(n: int) -> Any:
-    """The kernel of an interleave with `n` inputs after the captured ones, of which the first two are used."""
+    """The kernel of an interleave with `n` inputs after the captured ones."""
 
     def make(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
         call = callable_of(ctx, attrs["f"], rest[:-n])
@@ -236,7 +238,7 @@ def _scan(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Datas
     return Scan(input, rest[:n], callable_of(ctx, attrs["f"], rest[n:]))
 
 
-for _type, _more in (("ScanDataset", _METADATA), ("ExperimentalScanDataset", {})):
+for _type, _more in (("ScanDataset", _METADATA), ("ExperimentalScanDataset", _NONE)):
     _dataset(
         _type,
         f"{_INPUT}, initial_state: Tstate, other_arguments: Targuments",
@@ -316,7 +318,7 @@ for _type, _ins, _more in (
         facts=Facts(),
         doc="Batches of a dataset, whose elements are padded to equal shapes.",
     )
-for _type, _more in (("UnbatchDataset", _METADATA), ("ExperimentalUnbatchDataset", {})):
+for _type, _more in (("UnbatchDataset", _METADATA), ("ExperimentalUnbatchDataset", _NONE)):
     _dataset(
         _type,
         _INPUT,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from headrace.resources.values import Value
 
 Element: TypeAlias = "tuple[Value, ...]"
+# A function of a dataset, such as that of a map: from components, in a pass, to components.
+Call: TypeAlias = "Callable[[Sequence[Value], Pass], Sequence[Value]]"
 
 INFINITE: Final = -1  # cardinality of a dataset without an end
 UNKNOWN: Final = -2  # cardinality that only a pass finds
@@ -28,15 +30,8 @@ class Cancellable(Protocol):
         """Makes the step fail with `error` at its next check."""
 
 
-class Call(Protocol):
-    """Function of a dataset, such as that of a map."""
-
-    def __call__(self, element: Sequence[Value], run: Pass) -> Sequence[Value]:
-        """Returns the results for an element, in a pass."""
-
-
 class Pass:
-    """One pass over a dataset: what all its iterators share. Thread-safe.
+    """State that all iterators of one pass over a dataset share. Thread-safe.
 
     Attributes:
       deadline: the time of `time.monotonic` at which the present request fails; None: no deadline.

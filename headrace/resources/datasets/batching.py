@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -154,7 +154,8 @@ class PaddedBatch(Dataset):
         out = np.empty((len(column), *shape), object if dtype is dtypes.string else dtype.numpy)
         out.fill(fill)
         for j, (v, s) in enumerate(zip(column, found, strict=True)):
-            out[(j, *map(slice, s))] = v
+            at: Any = (j, *map(slice, s))
+            out[at] = v
         return out
 
 
@@ -218,4 +219,4 @@ class _UnbatchIterator(Through):
         element = saved.optional("element")
         if element is not None:
             self._begin(element.element())
-            self._at = saved.int("at", 0, self._rows)
+            self._at = saved.number("at", 0, self._rows)

@@ -1,4 +1,4 @@
-"""Datasets made of several passes or several datasets: repeat, concatenate, zip, and a choice by a selector."""
+"""Datasets made of several passes or datasets: repeat, concatenate, zip, choice by a selector."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class _RepeatIterator(Iterator):
         return {"at": self._at, "ended": int(self._count == 0), "input": input}
 
     def restore(self, saved: Saved) -> None:
-        self._at = saved.int("at")
-        if saved.int("ended", 0, 1):
+        self._at = saved.number("at")
+        if saved.number("ended", 0, 1):
             self._at = self._count = 0
         input = saved.optional("input")
         if input is not None:
@@ -114,7 +114,7 @@ class _ConcatenateIterator(Iterator):
         return {"at": self._at, "input": None if is_over else self._input.save()}
 
     def restore(self, saved: Saved) -> None:
-        self._at = saved.int("at", 0, len(self._datasets))
+        self._at = saved.number("at", 0, len(self._datasets))
         input = saved.optional("input")
         if self._at < len(self._datasets) and input is not None:
             self._input = self._datasets[self._at].iterator(self.run)
@@ -122,7 +122,7 @@ class _ConcatenateIterator(Iterator):
 
 
 class Zip(Dataset):
-    """Dataset of elements that consist of one element of each of several datasets. The shortest ends it.
+    """Dataset of tuples of one element of each of several datasets. The shortest ends it.
 
     Args:
       inputs: the datasets.
@@ -165,8 +165,8 @@ class _ZipIterator(Iterator):
         return {"is_over": int(self._is_over), "inputs": [i.save() for i in self._inputs]}
 
     def restore(self, saved: Saved) -> None:
-        self._is_over = bool(saved.int("is_over", 0, 1))
-        for input, state in zip(self._inputs, saved.list("inputs", len(self._inputs)), strict=False):
+        self._is_over = bool(saved.number("is_over", 0, 1))
+        for input, state in zip(self._inputs, saved.parts("inputs", len(self._inputs)), strict=False):
             input.restore(state)
 
 
@@ -224,7 +224,7 @@ class _DirectedIterator(Iterator):
         return {"open": [int(o) for o in self._open], "inputs": [i.save() for i in self._inputs]}
 
     def restore(self, saved: Saved) -> None:
-        is_open = saved.list("open", len(self._open))
+        is_open = saved.parts("open", len(self._open))
         self._open = [bool(o.value) for o in is_open] + [False] * (len(self._open) - len(is_open))
-        for input, state in zip(self._inputs, saved.list("inputs", len(self._inputs)), strict=False):
+        for input, state in zip(self._inputs, saved.parts("inputs", len(self._inputs)), strict=False):
             input.restore(state)

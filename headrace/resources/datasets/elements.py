@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError
+from headrace.resources.datasets import state
 from headrace.resources.datasets.base import Dataset, Element, Iterator, Pass
 from headrace.resources.datasets.state import Saved, State
 from headrace.resources.values import shape_of
@@ -37,7 +38,7 @@ class _Counted(Iterator):
         return {"at": self.at}
 
     def restore(self, saved: Saved) -> None:
-        self.at = saved.int("at", 0, self.n)
+        self.at = saved.number("at", 0, self.n)
 
 
 class Elements(Dataset):
@@ -59,6 +60,9 @@ class Elements(Dataset):
     def as_state(self) -> list[list[Value]]:
         """Returns the elements, for the state of an iterator that holds this dataset."""
         return [list(e) for e in self._elements]
+
+
+state.set_window(Elements)
 
 
 class _ElementsIterator(_Counted):
@@ -174,4 +178,4 @@ class _RangeIterator(_Counted):
         if at >= self.n:
             return None
         self.at = at + 1
-        return (self._kind(self._start + at * self._step),)  # type: ignore[call-arg]
+        return (self._kind(self._start + at * self._step),)

@@ -57,7 +57,7 @@ class _PiecesIterator(Iterator):
         return {"number": self._number, "at": self._at}
 
     def restore(self, saved: Saved) -> None:
-        self._number = saved.int("number", 0, len(self._names))
-        for _ in range(saved.int("at")):
+        self._number = saved.number("number", 0, len(self._names))
+        for _ in range(saved.number("at")):
             if self.next() is None:
                 break

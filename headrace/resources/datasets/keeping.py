@@ -153,7 +153,7 @@ class _PrefetchIterator(Through):
     def restore(self, saved: Saved) -> None:
         super().restore(saved)
         self._ahead.ready = deque(saved.elements("ready", self._size))
-        self._ahead.is_over = bool(saved.int("is_over", 0, 1))
+        self._ahead.is_over = bool(saved.number("is_over", 0, 1))
 
 
 class Memory:
@@ -219,9 +219,9 @@ class _CacheIterator(Iterator):
         kept = saved.optional("kept")
         if kept is not None:
             self._memory.elements = saved.elements("kept")
-            if self._memory.elements and saved.int("is_recorded", 0, 1):
+            if self._memory.elements and saved.number("is_recorded", 0, 1):
                 self._input = Elements(self._memory.elements).iterator(self.run)
-        self._is_recorded = bool(saved.int("is_recorded", 0, 1))
+        self._is_recorded = bool(saved.number("is_recorded", 0, 1))
         self._seen = saved.elements("seen")
         self._input.restore(saved.inner("input"))
 
@@ -308,5 +308,5 @@ class _FileIterator(Iterator):
         return {"at": self._at}
 
     def restore(self, saved: Saved) -> None:
-        for _ in range(saved.int("at")):
+        for _ in range(saved.number("at")):
             self.next()

@@ -1,4 +1,4 @@
-"""Datasets that apply a function: map, scan, reduce, and the elements of the datasets that a function makes."""
+"""Datasets that apply a function: map, scan, reduce, flat map and interleave."""
 
 from __future__ import annotations
 
@@ -62,10 +62,12 @@ class _MapIterator(Through):
         try:
             return tuple(self._call(found, self.run))
         except OutOfRangeError as e:
-            return _ended(e, self._is_strict)
+            _check_end(e, self._is_strict)
+            return None
 
 
-def _ended(error: OutOfRangeError, is_strict: bool) -> None:
+def _check_end(error: OutOfRangeError, is_strict: bool) -> None:
+    """Raises if an OutOfRangeError of the function is an error, and not the end of the dataset."""
     if is_strict:
         raise InvalidArgumentError(f"Function invocation produced OutOfRangeError: {error}") from error
 
@@ -161,7 +163,7 @@ class _ParallelMapIterator(Through):
         return self._tasks.popleft()
 
     def _called(self, task: _Task) -> Element | None:
-        """Returns the result of a task, which this thread calls if no other has begun to."""
+        """Returns the result of a task, which this thread runs if no other has."""
         began = time.perf_counter()
         if task.run(self.run):
             self._seconds = time.perf_counter() - began
@@ -171,7 +173,7 @@ class _ParallelMapIterator(Through):
         if task.error is None:
             return task.result
         if isinstance(task.error, OutOfRangeError):
-            _ended(task.error, self._is_strict)
+            _check_end(task.error, self._is_strict)
             self._is_over = True
             self._tasks.clear()
             return None
@@ -186,12 +188,12 @@ class _ParallelMapIterator(Through):
 
     def restore(self, saved: Saved) -> None:
         super().restore(saved)
-        self._is_over = bool(saved.int("is_over", 0, 1))
+        self._is_over = bool(saved.number("is_over", 0, 1))
         self._tasks = deque(_Task(e, self._call) for e in saved.elements("waiting", self._most))
 
 
 class Scan(Dataset):
-    """Dataset of the outputs of a function of a state and the elements of another one.
+    """Dataset of the outputs of a function of a state and an element.
 
     Args:
       input: the other dataset.
@@ -248,7 +250,7 @@ def reduced(dataset: Dataset, initial: Element, call: Call, run: Pass) -> Elemen
 
 
 class FlatMap(Dataset):
-    """Dataset of the elements of the datasets that a function makes of the elements of another one.
+    """Dataset of the elements of the datasets that a function makes.
 
     Up to `cycle` of these datasets are open. Each gives `block` elements in turn. One that has ended is replaced by the
     next. With a cycle of 1 they come one after the other.
@@ -288,7 +290,7 @@ def made_dataset(results: Sequence[object]) -> Dataset:
 
 
 class _Opened:
-    """Iterator of a dataset that the function made, with the element that it was made of."""
+    """Iterator of a dataset that the function made, and its element."""
 
     __slots__ = ("element", "iterator")
 
@@ -383,9 +385,9 @@ class _InterleaveIterator(Through):
     def restore(self, saved: Saved) -> None:
         super().restore(saved)
         n = len(self._cycle)
-        self._at, self._given = saved.int("at", 0, n - 1), saved.int("given", 0, self._block)
-        self._is_over = bool(saved.int("is_over", 0, 1))
-        for i, o in enumerate(saved.list("cycle", n)):
+        self._at, self._given = saved.number("at", 0, n - 1), saved.number("given", 0, self._block)
+        self._is_over = bool(saved.number("is_over", 0, 1))
+        for i, o in enumerate(saved.parts("cycle", n)):
             self._cycle[i] = None if o.value is None else _Opened.restored(o, self._call, self.run)
 
 

@@ -1,4 +1,4 @@
-"""Datasets of some elements of another one: take, skip, shard, filter, unique, and elements without an error."""
+"""Datasets of some elements of another one: take, skip, shard, filter, unique, without errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Counting(Through):
 
     def restore(self, saved: Saved) -> None:
         super().restore(saved)
-        self._at = saved.int("at")
+        self._at = saved.number("at")
 
 
 class Take(Dataset):

@@ -184,13 +184,13 @@ class _ShuffleIterator(Through):
     def restore(self, saved: Saved) -> None:
         super().restore(saved)
         limit = self._size if self._size > 0 else math.inf
-        self._buffer = [None if e.value is None else e.element() for e in saved.list("buffer", limit)]
-        self._end = saved.int("end")
-        self._start = saved.int("start", max(0, self._end - len(self._buffer)), self._end)
-        self._is_over = bool(saved.int("is_over", 0, 1))
+        self._buffer = [None if e.value is None else e.element() for e in saved.parts("buffer", limit)]
+        self._end = saved.number("end")
+        self._start = saved.number("start", max(0, self._end - len(self._buffer)), self._end)
+        self._is_over = bool(saved.number("is_over", 0, 1))
         self._pair = saved.seeds("seeds")
-        self._words = Words(*self._pair, saved.int("drawn"))
-        self._seeds.drawn = saved.int("generated")
+        self._words = Words(*self._pair, saved.number("drawn"))
+        self._seeds.drawn = saved.number("generated")
 
 
 class RandomNumbers(Dataset):
@@ -226,4 +226,4 @@ class _RandomIterator(Iterator):
 
     def restore(self, saved: Saved) -> None:
         self._pair = saved.seeds("seeds")
-        self._words = Words(*self._pair, saved.int("drawn"))
+        self._words = Words(*self._pair, saved.number("drawn"))

@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -65,14 +66,14 @@ class Saved:
         found = self._field(name)
         return None if found is None else Saved(found)
 
-    def int(self, name: str, least: int = 0, most: float = math.inf) -> int:
+    def number(self, name: str, least: int = 0, most: float = math.inf) -> int:
         """Returns an integer within the bounds."""
         found = self._field(name)
         if type(found) is not int or not least <= found <= most:
             raise _damaged(f"{name!r} is {found!r}, where an integer from {least} to {most} belongs")
         return found
 
-    def list(self, name: str, most: float = math.inf) -> list[Saved]:
+    def parts(self, name: str, most: float = math.inf) -> list[Saved]:
         """Returns the parts of a list."""
         found = self._field(name)
         if not isinstance(found, list) or len(found) > most:
@@ -81,7 +82,7 @@ class Saved:
 
     def seeds(self, name: str) -> tuple[int, int]:
         """Returns a pair of integers that were written as texts."""
-        found = [x.value for x in self.list(name, 2)]
+        found = [x.value for x in self.parts(name, 2)]
         if len(found) != 2 or not all(isinstance(x, str) and x.lstrip("-").isdecimal() for x in found):
             raise _damaged(f"{name!r} is no pair of seeds")
         return int(found[0]), int(found[1])
@@ -94,7 +95,16 @@ class Saved:
 
     def elements(self, name: str, most: float = math.inf) -> list[tuple[Any, ...]]:
         """Returns a list of elements."""
-        return [x.element() for x in self.list(name, most)]
+        return [x.element() for x in self.parts(name, most)]
+
+
+def set_window(make: Callable[[list[tuple[Any, ...]]], Any]) -> None:
+    """Sets the function from elements to the dataset of a window, which `elements` defines."""
+    global _window
+    _window = make
+
+
+_window: Callable[[list[tuple[Any, ...]]], Any] = list
 
 
 def _damaged(why: str) -> DataLossError:
@@ -134,9 +144,7 @@ def _value(x: Any) -> State:
     if "bytes" in x:
         return base64.b64decode(x["bytes"], validate=True)
     if "window" in x:
-        from headrace.resources.datasets.elements import Elements  # of which few states have one
-
-        return Elements([tuple(e) for e in _value(x["window"])])
+        return _window([tuple(e) for e in _value(x["window"])])
     shape = tuple(x["shape"])
     if any(type(d) is not int or d < 0 for d in shape):
         raise ValueError(f"an array of shape {shape}")

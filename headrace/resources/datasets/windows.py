@@ -1,8 +1,12 @@
-"""Datasets whose elements are datasets, or are made of them: windows, and groups of equal keys."""
+"""Windows of datasets, and groups of elements with equal keys."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from headrace.errors import InvalidArgumentError
 from headrace.resources.datasets.base import UNKNOWN, Call, Dataset, Element, Iterator, Pass, Through, ceil_div, scaled
@@ -10,9 +14,12 @@ from headrace.resources.datasets.elements import Elements
 from headrace.resources.datasets.mapping import made_dataset
 from headrace.resources.datasets.state import Saved, State
 
+if TYPE_CHECKING:
+    from headrace.resources.values import Value
+
 
 class Window(Dataset):
-    """Dataset of windows of another one: for each component a dataset of some of its elements.
+    """Dataset of windows of another one, each a dataset for each component.
 
     Args:
       input: the other dataset.
@@ -78,11 +85,11 @@ class _WindowIterator(Through):
     def restore(self, saved: Saved) -> None:
         super().restore(saved)
         self._buffer = deque(saved.elements("buffer", self._span))
-        self._skip, self._is_over = saved.int("skip", 0, self._shift), bool(saved.int("is_over", 0, 1))
+        self._skip, self._is_over = saved.number("skip", 0, self._shift), bool(saved.number("is_over", 0, 1))
 
 
 class GroupByWindow(Dataset):
-    """Dataset of the elements of datasets that a function makes of groups of elements with equal keys.
+    """Dataset of the elements of datasets made of groups with equal keys.
 
     A group that has reached its size is passed to the function at once, and the others at the end, in the order of
     their keys.
@@ -153,8 +160,8 @@ class _GroupIterator(Through):
         self._opened = made.iterator(self.run)
 
     @staticmethod
-    def _scalar(results: object, what: str) -> int:
-        (found,) = results  # type: ignore[misc]
+    def _scalar(results: Sequence[Value], what: str) -> int:
+        (found,) = results
         if getattr(found, "shape", ()):
             raise InvalidArgumentError(f"`{what}` must return a scalar int64.")
         return int(found)
@@ -173,12 +180,12 @@ class _GroupIterator(Through):
 
     def restore(self, saved: Saved) -> None:
         super().restore(saved)
-        self._is_over = bool(saved.int("is_over", 0, 1))
+        self._is_over = bool(saved.number("is_over", 0, 1))
         self._sizes = {int(k): int(n) for k, n in saved.elements("sizes")}
         self._groups = {int(k): [tuple(e) for e in g] for k, _, g in saved.elements("groups")}
         opened = saved.optional("opened")
         if opened is not None:
-            key = saved.int("key", -(1 << 63))
+            key = saved.number("key", -(1 << 63))
             self._groups, rest = {key: saved.elements("present")}, self._groups
             self._open(key)
             self._groups = rest
@@ -186,7 +193,5 @@ class _GroupIterator(Through):
             self._opened.restore(opened)
 
 
-def _int64(n: int) -> object:
-    import numpy as np
-
+def _int64(n: int) -> np.int64:
     return np.int64(n)

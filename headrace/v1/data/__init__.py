@@ -15,7 +15,7 @@ from headrace.v1.data.datasets import Dataset as Dataset
 from headrace.v1.data.datasets import FixedLengthRecordDataset as FixedLengthRecordDataset
 from headrace.v1.data.datasets import TextLineDataset as TextLineDataset
 from headrace.v1.data.datasets import TFRecordDataset as TFRecordDataset
-from headrace.v1.data.datasets import converted
+from headrace.v1.data.elements import converted
 from headrace.v1.data.iterators import Iterator as Iterator
 
 
@@ -52,7 +52,7 @@ def get_output_shapes(dataset_or_iterator: Any) -> Any:
 
 
 def get_output_classes(dataset_or_iterator: Any) -> Any:
-    """Returns the structure of the classes of the leaves of an element of a dataset or an iterator.
+    """Returns the structure of the classes of an element's leaves.
 
     Source: TensorFlow 1's `tf.data.get_output_classes`.
     """

@@ -7,36 +7,14 @@ from typing import Any
 from headrace.api import data, scopes
 from headrace.api.data import structure
 from headrace.api.data.iterators import OwnedIterator
-from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec
 from headrace.ir import walk
 from headrace.ir.attr_values import Func
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.function import free_function_name
 from headrace.ir.graph import FuncGraph
-from headrace.ir.tensor_type import Tensor
+from headrace.v1.data.elements import converted
 from headrace.v1.data.iterators import Iterator
 from headrace.v1.graph import in_default_graph
-from headrace.v1.tensor_shape import TensorShape
-
-
-def converted(spec: Any, kind: str) -> Any:
-    """Returns the types, shapes or classes of elements, by their description.
-
-    Args:
-      spec: the description of an element.
-      kind: "types", "shapes" or "classes".
-    """
-
-    def leaf(s: Any) -> Any:
-        if isinstance(s, structure.DatasetSpec):
-            return {"types": s, "shapes": s, "classes": Dataset}[kind] if kind == "classes" else s
-        if kind == "types":
-            return s.dtype
-        if kind == "shapes":
-            return TensorShape(s.shape)
-        return SparseTensor if isinstance(s, SparseTensorSpec) else Tensor
-
-    return structure.pack(spec, [leaf(s) for s in structure.flatten(spec)])
 
 
 class Dataset(data.Dataset):
@@ -78,7 +56,7 @@ class Dataset(data.Dataset):
     def make_initializable_iterator(self, shared_name: str | None = None) -> Any:
         """Returns an iterator whose operation `initializer` starts a pass."""
         made = Iterator.from_spec(self.element_spec, shared_name)
-        made._initializer = made.make_initializer(self)
+        made._initializer, made._door = made.make_initializer(self), Dataset
         return made
 
     @in_default_graph

@@ -4,44 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace import dtypes, nest, shapes
 from headrace.api import data
-from headrace.api.data.structure import DatasetSpec
-from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec
-from headrace.api.tensor_spec import TensorSpec
+from headrace.v1.data.elements import converted, spec_of
 from headrace.v1.graph import in_default_graph
-from headrace.v1.tensor_shape import TensorShape
-
-
-def spec_of(types: Any, known: Any = None, classes: Any = None) -> Any:
-    """Returns the description of elements of given types, shapes and classes.
-
-    Args:
-      types: the structure of the dtypes.
-      known: the structure of the shapes; None: any.
-      classes: the structure of the classes; None: tensors.
-    """
-    if isinstance(types, DatasetSpec):
-        return types
-    if isinstance(types, dict):
-        pick = lambda x, k: None if x is None else x[k]
-        return {k: spec_of(v, pick(known, k), pick(classes, k)) for k, v in types.items()}
-    if isinstance(types, (tuple, list)) and nest.is_nested(types):
-        n = len(types)
-        parts = [
-            spec_of(t, s, c)
-            for t, s, c in zip(
-                types, [None] * n if known is None else known, [None] * n if classes is None else classes, strict=True
-            )
-        ]
-        return type(types)(*parts) if hasattr(types, "_fields") else tuple(parts)
-    shape = shapes.as_shape(TensorShape(known).as_list() if known is not None and _is_known(known) else None)
-    made = SparseTensorSpec if classes is SparseTensor else TensorSpec
-    return made(shape, dtypes.as_dtype(types))
-
-
-def _is_known(shape: Any) -> bool:
-    return TensorShape(shape).ndims is not None
 
 
 class Iterator(data.Iterator):
@@ -62,9 +27,7 @@ class Iterator(data.Iterator):
 
     @classmethod
     def _from(cls, made: data.Iterator) -> Iterator:
-        from headrace.v1.data.datasets import Dataset  # which imports this module
-
-        return cls(made._resource, None, made.element_spec, Dataset)
+        return cls(made._resource, None, made.element_spec, data.Dataset)
 
     @classmethod
     @in_default_graph
@@ -124,6 +87,4 @@ class Iterator(data.Iterator):
         return self._converted("classes")
 
     def _converted(self, kind: str) -> Any:
-        from headrace.v1.data.datasets import converted
-
         return converted(self.element_spec, kind)
