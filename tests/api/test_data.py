@@ -19,7 +19,8 @@ def test_each_pass_is_an_iterator_of_its_own() -> None:
     first, second = iter(dataset), iter(dataset)
     assert [int(next(first)), int(next(first)), int(next(second))] == [0, 1, 0]
     assert [int(x) for x in dataset] == [0, 1, 2]
-    assert list(second.__iter__()) and next(second, None) is None
+    assert list(second) != []
+    assert next(second, None) is None
     with pytest.raises(OutOfRangeError, match="End of sequence"):
         second.get_next()
 

@@ -20,8 +20,7 @@ def _rest(sess: tf.Session, x: Any) -> list[Any]:
     while True:
         try:
             out.append(np.asarray(sess.run(x)).tolist())
-        except tf.errors.OutOfRangeError as e:
-            assert "End of sequence" in str(e)
+        except tf.errors.OutOfRangeError:
             return out
 
 
@@ -104,9 +103,9 @@ def test_a_feedable_iterator_is_the_one_whose_handle_is_fed() -> None:
         assert [int(sess.run(x, {handle: h})) for h in (a, b, a, b)] == [0, 10, 1, 11]
         with pytest.raises(tf.errors.InvalidArgumentError, match="no string handle"):
             sess.run(x, {handle: b"other"})
+        other = sess.run(Dataset.from_tensors("text").make_one_shot_iterator().string_handle())
         with pytest.raises(tf.errors.InvalidArgumentError, match="expected"):
-            other = Dataset.from_tensors("text").make_one_shot_iterator()
-            sess.run(x, {handle: sess.run(other.string_handle())})
+            sess.run(x, {handle: other})
 
 
 def test_the_position_of_an_iterator_is_in_a_checkpoint(tmp_path: Path) -> None:

@@ -551,7 +551,7 @@ class Dataset:
         return self._new(b, "WindowDataset", inputs, spec)
 
     def unique(self) -> Any:
-        """Returns a dataset of the first of each group of equal elements, which are single tensors."""
+        """Returns a dataset of the first of each group of equal elements."""
         return self._changed("UniqueDataset")
 
     def ignore_errors(self, log_warning: bool = False) -> Any:
@@ -601,7 +601,7 @@ class Dataset:
 
     @tracebacks.entry
     def flat_map(self, map_func: Callable[..., Any]) -> Any:
-        """Returns a dataset of the elements of the datasets that a function returns, one after the other.
+        """Returns a dataset of the elements of the datasets that a function returns.
 
         Args:
           map_func: a function of an element, which returns a dataset.
@@ -658,7 +658,7 @@ class Dataset:
 
     @tracebacks.entry
     def take_while(self, predicate: Callable[..., Any]) -> Any:
-        """Returns a dataset of the elements before the first one for which a function returns False."""
+        """Returns a dataset of the elements before a function first returns False."""
         return self._filtered("TakeWhileDataset", predicate, "take_while")
 
     def _filtered(self, type: str, predicate: Callable[..., Any], what: str) -> Any:
@@ -704,7 +704,7 @@ class Dataset:
         return self._new(b, type, inputs, traced.spec[1], attrs)
 
     def _stateful(self, b: Any, initial: Any, fn: Callable[..., Any], what: str) -> Any:
-        """Returns the spec and the components of a state, and `fn` of a state and an element.
+        """Returns the spec and the components of a state, and `fn`.
 
         A dimension of the state that `fn` changes is unknown.
         """
@@ -757,7 +757,7 @@ class Dataset:
         window_size: Any = None,
         window_size_func: Callable[..., Any] | None = None,
     ) -> Any:
-        """Returns a dataset of the elements of datasets that a function makes of groups with equal keys.
+        """Returns a dataset of the elements of datasets made of groups with equal keys.
 
         Args:
           key_func: a function from an element to an int64 scalar.
@@ -867,7 +867,10 @@ class Dataset:
     # *** passes ***
 
     def cardinality(self) -> Any:
-        """Returns the number of elements, an int64 scalar; -1: no end; -2: unknown before a pass."""
+        """Returns the number of elements, an int64 scalar.
+
+        It is -1 without an end, and -2 if only a pass finds it.
+        """
         b = scopes.builder(self.variant_tensor)
         return b.DatasetCardinality(b.tensor(self.variant_tensor))
 
@@ -953,7 +956,7 @@ def _constant(x: Any) -> int | None:
 
 
 def _batch_attributes(spec: Any) -> dict[str, Any]:
-    """Returns the attributes for batches of a structure of specs, in which sparse tensors are rows of strings."""
+    """Returns the attributes for batches, in which sparse tensors are rows of strings."""
     leaves = structure.flatten(spec)
     known = [((*s.shape[:1], 3) if s.shape else None) if isinstance(s, SparseTensorSpec) else s.shape for s in leaves]
     return {"output_types": tuple(map(structure.component_type, leaves)), "output_shapes": tuple(known)}
@@ -978,7 +981,7 @@ def _as_shape(s: Any) -> Any:
 
 
 def _like(spec: Any, given: Any) -> list[Any]:
-    """Returns the parts of `given`, which has the structure of `spec` with shapes or scalars as leaves.
+    """Returns the parts of `given`, which is nested like `spec`, with shapes or scalars as leaves.
 
     Raises:
       TypeError: it has another structure.

@@ -112,7 +112,8 @@ def _components(value: Any, b: Any, what: str, fn: Callable[..., Any], results: 
         value = tuple(value)
     if value is None:
         raise SignatureError(
-            f"the function of {what} ({tracing.source_of(fn)}) returned None; let it return tensors, or structures of them"
+            f"the function of {what} ({tracing.source_of(fn)}) returned None; let it return "
+            "tensors, or structures of them"
         )
     leaves = structure.flatten(value)
     wanted: Sequence[Any] = [None] * len(leaves)

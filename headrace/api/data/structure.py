@@ -116,7 +116,7 @@ def component(leaf: Any, b: Any) -> tuple[Any, Spec]:
 
 
 def rows(leaf: Any, b: Any) -> tuple[Any, Spec]:
-    """Returns the tensor whose rows are the components of the rows of a leaf, and their spec."""
+    """Returns the tensor of the components of a leaf's rows, and their spec."""
     if isinstance(leaf, SparseTensorValue):
         leaf = SparseTensor.from_value(leaf)
     if isinstance(leaf, SparseTensor):

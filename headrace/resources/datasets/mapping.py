@@ -67,7 +67,7 @@ class _MapIterator(Through):
 
 
 def _check_end(error: OutOfRangeError, is_strict: bool) -> None:
-    """Raises if an OutOfRangeError of the function is an error, and not the end of the dataset."""
+    """Raises if an OutOfRangeError of the function does not end the dataset."""
     if is_strict:
         raise InvalidArgumentError(f"Function invocation produced OutOfRangeError: {error}") from error
 
