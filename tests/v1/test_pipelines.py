@@ -1,4 +1,4 @@
-"""Pipelines of `tf.data` against the elements that TensorFlow gives, one by one and with their order.
+"""Pipelines of `tf.data` against TensorFlow's elements, one by one and in order.
 
 `python -m tests.v1.pipelines.collect` records them; `tests/conformance/test_pipelines.py` checks that they are
 TensorFlow's still.

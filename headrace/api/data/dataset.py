@@ -250,7 +250,9 @@ class Dataset:
     @classmethod
     @tracebacks.entry
     def zip(cls, *datasets: Any) -> Any:
-        """Returns a dataset of elements that consist of one element of each dataset. The shortest ends it.
+        """Returns a dataset of tuples of one element of each dataset.
+
+        The shortest dataset ends it.
 
         Args:
           datasets: the datasets, or one nested structure of them.
@@ -981,7 +983,7 @@ def _as_shape(s: Any) -> Any:
 
 
 def _like(spec: Any, given: Any) -> list[Any]:
-    """Returns the parts of `given`, which is nested like `spec`, with shapes or scalars as leaves.
+    """Returns the parts of `given`, shapes or scalars in the structure of `spec`.
 
     Raises:
       TypeError: it has another structure.
