@@ -20,6 +20,7 @@ import headrace as hr
 from benchmarks import (
     building,
     cluster,
+    datasets,
     devices,
     eager_ops,
     gradient_memory,
@@ -63,6 +64,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "recomputation": gradient_memory.recomputation,
     "per_example": per_example.per_example,
     "swap": swap.swap,
+    "datasets": datasets.datasets,
     "devices": devices.devices,
     "placement": placement.placement,
     "recording_page": recording_page.recording_page,

@@ -103,7 +103,7 @@ from headrace.grad.gradients import differentiate as _differentiate, gradients
 from headrace.grad.jacobians import hessian, jacobian
 from headrace.grad.registered import RegisterGradient
 from headrace.grad.transforms import grad, jvp, value_and_grad, vjp
-from headrace.ir import graph as _ir_graph
+from headrace.ir import graph as _ir_graph, kernel_calls as _kernel_calls
 from headrace.ir.graph import Operation, Tensor as SymbolicTensor
 from headrace.ir.tensor_type import Tensor
 from headrace.ir.indexed_slices import IndexedSlices, IndexedSlicesValue
@@ -153,7 +153,14 @@ def _address(url: str) -> _typing.Any:
     return Address(url)
 
 
+def _compiled_function(graph: _ir_graph.FuncGraph, resources: _typing.Any) -> _typing.Any:
+    from headrace.function_calls import compiled  # needed by datasets only
+
+    return compiled(graph, resources)
+
+
 target.SCHEMES["headrace"] = _address
+_kernel_calls.install(_compiled_function)
 scopes.install(
     scopes.Runtime(_EagerBuilder(), Session, interchange.graph_def, _html, _library_function, _differentiate)
 )
@@ -161,6 +168,7 @@ scopes.install(
 # Imported on first use: modules that few programs use, or only those that train.
 _LATER = {
     "autograph": "headrace.autograph",
+    "data": "headrace.api.data",
     "image": "headrace.api.image",
     "initializers": "headrace.api.initializers",
     "io": "headrace.api.io",
@@ -186,6 +194,7 @@ _LATER = {
 
 if _typing.TYPE_CHECKING:
     from headrace import autograph, train
+    from headrace.api import data
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
     from headrace.api.storage import lookup
@@ -220,7 +229,8 @@ __all__ = [
     "check_gradients", "check_numerics", "check_types", "clip_by_global_norm", "clip_by_norm", "clip_by_value",
     "cluster", "colocate_with", "complex", "complex128", "complex64", "concat", "cond", "confusion_matrix", "conj",
     "constant", "constant_value", "control_dependencies", "convert_to_tensor", "convert_to_tensor_or_sparse_tensor",
-    "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "device",
+    "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "cumulative_logsumexp", "custom_gradient", "data",
+    "device",
     "diag", "diag_part", "digamma", "divide", "divide_no_nan", "dtypes", "dynamic_partition", "dynamic_stitch",
     "einsum", "ensure_shape", "equal", "erf", "erfc", "erfcinv", "erfinv", "errors", "exp", "expand_dims", "explain",
     "expm1", "export_meta_graph", "eye", "fill", "flags", "float16", "float32", "float64", "floor", "floordiv",

@@ -678,6 +678,26 @@ PHILOX_CHUNK_BLOCKS: Final = 1 << 13
 # Unit: seconds. Estimate.
 IDLE_THREAD: Final = 1.0
 
+# Interval at which a request that waits for an element of a dataset looks whether its step was cancelled.
+# Unit: seconds. Estimate.
+DATASET_POLL: Final = 0.05
+
+# Elements that `prefetch` computes ahead if the program leaves their number open.
+# Unit: elements. Estimate.
+PREFETCHED: Final = 8
+
+# Calls of the function of a parallel `map` at the same time, if the program leaves their number open.
+# Unit: calls. Estimate.
+PARALLEL_CALLS: Final = 8
+
+# Duration from which on the function of a parallel `map` is called by other threads.
+# Unit: seconds. A change of threads takes 20 to 40 µs.
+PARALLEL_CALL: Final = 100e-6
+
+# Functions of datasets of which the compiled code is kept.
+# Unit: functions. Estimate.
+DATASET_FUNCTIONS: Final = 1024
+
 # *** Kernels: opkit, ops ***
 
 # Size of intermediate arrays of convolutions, pooling and normalization. They stay in the cache with their operands.

@@ -18,6 +18,7 @@ from benchmarks import __main__ as program
 from benchmarks import (
     building,
     cluster,
+    datasets,
     devices,
     eager_ops,
     gradient_memory,
@@ -67,6 +68,7 @@ pytestmark = pytest.mark.system
         lambda: gradient_memory.recomputation(lengths=(20,), repeats=1),
         lambda: per_example.per_example(repeats=1),
         lambda: swap.swap(repeats=1, size=swap.Lstm(32, 64, 40)),
+        lambda: datasets.datasets(repeats=2),
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
         lambda: placement.placement(graphs=2),
         pytest.param(
@@ -93,7 +95,8 @@ def test_every_benchmark_is_listed() -> None:
     assert set(program.BENCHMARKS) == {
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example",
-        "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "devices", "placement",
+        "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "datasets", "devices",
+        "placement",
         "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage", "recording",
         "recording_page", "watching",
     }  # fmt: skip

@@ -39,7 +39,16 @@ FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}
 PASSES = {"prune", "optimize", "place", "lower", "partition", "schedule", "targets", "compile"}
 ENGINE = OPS | FRONT | PASSES | {"execute"}
 TOP = ENGINE | {"explain", "extend", "fetches", "interchange", "partial", "pipeline", "report", "session", "simulate"}
-TOP |= {"compiled_step", "environment", "graph_growth", "programs", "session_config", "stages", "target"}
+TOP |= {
+    "compiled_step",
+    "environment",
+    "function_calls",
+    "graph_growth",
+    "programs",
+    "session_config",
+    "stages",
+    "target",
+}
 COMMAND = {"cli", "inspect", "progress", "view"}
 OBSERVE = TOP | {"inspect", "observe", "view"}
 ALL = TOP | COMMAND | {"dist", "observe", "train", "v1", "__main__", "pb", ""}
@@ -72,6 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "environment": ENGINE,
     "fetches": ENGINE,
     "programs": ENGINE | {"compiled_step", "environment", "pipeline", "stages", "target"},
+    "function_calls": ENGINE | {"compiled_step", "programs", "target"},
     "explain": ENGINE | {"compiled_step", "pipeline", "programs"},
     "simulate": ENGINE | {"compiled_step", "environment", "explain", "fetches", "pipeline"},
     "extend": ENGINE,
@@ -126,6 +136,7 @@ LAYER = (
             "explain",
             "extend",
             "fetches",
+            "function_calls",
             "interchange",
             "partial",
             "pipeline",
@@ -191,7 +202,7 @@ IR: tuple[tuple[str, ...], ...] = (
     ),
     ("opdef",),
     ("graph",),
-    ("custom_rules", "function", "grad_node", "kernel", "output_check", "walk"),
+    ("custom_rules", "function", "grad_node", "kernel", "kernel_calls", "output_check", "walk"),
     ("kernel_errors", "weak_numbers"),
     ("binding", "infer"),
     ("builder", "order"),

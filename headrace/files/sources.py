@@ -80,11 +80,12 @@ class Lines:
     Args:
       name: The name of the file.
       skipped: The number of lines to skip at the beginning.
+      encoding: The compression: "", "GZIP" or "ZLIB".
     """
 
-    def __init__(self, name: str, skipped: int = 0) -> None:
+    def __init__(self, name: str, skipped: int = 0, encoding: str = "") -> None:
         self._name = name
-        self._file: IO[bytes] = local.opened(name)
+        self._file: IO[bytes] = records.unpacked(local.opened(name), encoding)
         self._number = 0
         self._skipped = skipped
 
@@ -98,8 +99,11 @@ class Lines:
         self._file.close()
 
     def _line(self) -> bytes | None:
-        with local.as_ours(self._name):
-            line = self._file.readline(MOST)
+        try:
+            with local.as_ours(self._name):
+                line = self._file.readline(MOST)
+        except (EOFError, zlib.error) as e:
+            raise DataLossError(f"{self._name}: it cannot be decompressed behind line {self._number}: {e}") from e
         if len(line) == MOST and line[-1:] != b"\n":
             raise ResourceExhaustedError(f"{self._name}:{self._number + 1}: a line of more than {MOST} bytes")
         text = line.removesuffix(b"\n").removesuffix(b"\r")

@@ -658,7 +658,7 @@ _LATER = {
         "AttrValue", "Event", "GraphDef", "HistogramProto", "MetaGraphDef", "NameAttrList", "NodeDef", "SessionLog",
         "Summary", "SummaryMetadata",
     )
-}  # fmt: skip
+} | {"data": "headrace.v1.data"}  # fmt: skip
 
 if TYPE_CHECKING:
     from headrace.api import raw_ops
@@ -674,7 +674,7 @@ if TYPE_CHECKING:
         Summary,
         SummaryMetadata,
     )  # fmt: skip
-    from headrace.v1 import graph_util, mixed_precision, nest, resource_loader, sysconfig, version
+    from headrace.v1 import data, graph_util, mixed_precision, nest, resource_loader, sysconfig, version
 
 # fmt: off
 __all__ = [
@@ -856,6 +856,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "custom_gradient",
+    "data",
     "debugging",
     "decode_base64",
     "decode_compressed",

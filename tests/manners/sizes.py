@@ -20,8 +20,8 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself, and `v1/contrib` is apart from `v1`.
 BUDGETS: Final = {
-    "": 6400,
-    "api": 15000,
+    "": 6520,
+    "api": 16400,
     "autograph": 4500,
     "compile": 2600,
     "dist": 6800,
@@ -31,7 +31,7 @@ BUDGETS: Final = {
     "grad": 2800,
     "inspect": 1800,
     "interchange": 900,
-    "ir": 7200,
+    "ir": 7260,
     "jit": 1400,
     "lower": 1200,
     "metadata": 640,
@@ -43,11 +43,11 @@ BUDGETS: Final = {
     "pb": 150,
     "place": 1500,
     "recover": 1600,
-    "resources": 4700,
+    "resources": 6400,
     "schedule": 2060,
     "targets": 14050,
     "train": 6600,
-    "v1": 9300,
+    "v1": 9800,
     "v1/contrib": 5100,
     "view": 400,
     "vmap": 2000,

@@ -30,6 +30,7 @@ from headrace.api.sparse.arithmetic import sparse_dense_matmul as sparse_dense_m
 from headrace.api.sparse_tensor import SparseTensor, as_sparse, is_sparse, static_shape
 from headrace.api.tensors import identity
 from headrace.errors import ShapeError
+from headrace.ir import graph as symbolic
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.tensor_type import Tensor
 from headrace.shapes import Shape
@@ -87,7 +88,10 @@ def to_dense(
     if default_value is None:
         default_value = arrays.zeros([], sp.dtype)
     args = (sp.indices, sp.dense_shape, sp.values, default_value)
-    return b.make("SparseToDense", args, {"validate_indices": validate_indices}, name)
+    out = b.make("SparseToDense", args, {"validate_indices": validate_indices}, name)
+    if isinstance(out, symbolic.Tensor):
+        out.refine(shapes.as_shape(sp.shape))
+    return out
 
 
 def to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Tensor:

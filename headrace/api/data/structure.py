@@ -1,0 +1,199 @@
+"""Structures of elements: specs of their leaves, and the components that represent them.
+
+An element is a nested structure of tuples, dicts and records. A leaf is a tensor, a sparse tensor or a dataset. Each
+leaf is one component between the ops of datasets: a sparse tensor three strings, a dataset a variant. Python lists are
+no structures but tensors, as in TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from headrace import dtypes, nest, shapes
+from headrace.api import scopes
+from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec, SparseTensorValue
+from headrace.api.tensor_spec import TensorSpec
+from headrace.ir.graph import Tensor
+from headrace.shapes import Shape
+
+
+class DatasetSpec:
+    """Description of a dataset that is a part of an element.
+
+    Args:
+      element_spec: the description of its elements.
+
+    Source: TensorFlow's `tf.data.DatasetSpec`.
+
+    >>> DatasetSpec(TensorSpec((), "int64"))
+    DatasetSpec(TensorSpec(shape=[], dtype=int64))
+    """
+
+    __slots__ = ("element_spec",)
+
+    shape: Shape = ()
+    dtype = dtypes.variant
+
+    def __init__(self, element_spec: Any) -> None:
+        self.element_spec = element_spec
+
+    def __repr__(self) -> str:
+        return f"DatasetSpec({self.element_spec!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DatasetSpec) and self.element_spec == other.element_spec
+
+    def __hash__(self) -> int:
+        return hash(nest.outline(self.element_spec))
+
+
+Spec: TypeAlias = "TensorSpec | SparseTensorSpec | DatasetSpec"
+
+
+def is_dataset(x: Any) -> bool:
+    """Whether `x` is a dataset: it has a variant and a description of its elements."""
+    return hasattr(x, "variant_tensor") and hasattr(x, "element_spec")
+
+
+def _is_leaf(x: Any) -> bool:
+    return isinstance(x, (list, SparseTensorValue)) or is_dataset(x)
+
+
+def flatten(structure: Any) -> list[Any]:
+    """Returns the leaves of an element, or of a structure of specs."""
+    return nest.flatten(structure, expand=False, is_leaf=_is_leaf)
+
+
+def pack(structure: Any, leaves: Sequence[Any]) -> Any:
+    """Returns the structure with other leaves."""
+    return nest.pack(structure, leaves, expand=False, is_leaf=_is_leaf)
+
+
+def same(first: Any, second: Any) -> bool:
+    """Whether two structures of specs are nested alike."""
+    return nest.mismatch(first, second, expand=False) is None
+
+
+def component_type(spec: Spec) -> dtypes.DType:
+    """Returns the dtype of the component of a leaf."""
+    return dtypes.string if isinstance(spec, SparseTensorSpec) else spec.dtype
+
+
+def component_shape(spec: Spec, batch: Shape = ()) -> Shape:
+    """Returns the static shape of the component of a leaf.
+
+    Args:
+      spec: the description of the leaf.
+      batch: the dimensions of `spec` that are those of a batch of sparse tensors.
+    """
+    if isinstance(spec, SparseTensorSpec):
+        return (3,)
+    return spec.shape
+
+
+def attributes(spec: Any) -> dict[str, Any]:
+    """Returns the attributes `output_types` and `output_shapes` for elements of a structure of specs."""
+    leaves = flatten(spec)
+    return {
+        "output_types": tuple(map(component_type, leaves)),
+        "output_shapes": tuple(map(component_shape, leaves)),
+    }
+
+
+def component(leaf: Any, b: Any) -> tuple[Any, Spec]:
+    """Returns the component of a leaf, and its description."""
+    if is_dataset(leaf):
+        return b.tensor(leaf.variant_tensor), DatasetSpec(leaf.element_spec)
+    if isinstance(leaf, SparseTensorValue):
+        leaf = SparseTensor.from_value(leaf)
+    if isinstance(leaf, SparseTensor):
+        parts = [leaf.indices, leaf.values, leaf.dense_shape]
+        packed = b.make("SerializeSparse", parts, {"out_type": dtypes.string})
+        return packed, SparseTensorSpec(shapes.as_shape(leaf.shape), leaf.dtype.base)
+    t = b.tensor(leaf)
+    return t, TensorSpec(shapes.as_shape(t.shape), t.dtype.base)
+
+
+def rows(leaf: Any, b: Any) -> tuple[Any, Spec]:
+    """Returns the tensor of the components of a leaf's rows, and their spec."""
+    if isinstance(leaf, SparseTensorValue):
+        leaf = SparseTensor.from_value(leaf)
+    if isinstance(leaf, SparseTensor):
+        parts = [leaf.indices, leaf.values, leaf.dense_shape]
+        packed = b.make("SerializeManySparse", parts, {"out_type": dtypes.string})
+        shape = shapes.as_shape(leaf.shape)
+        return packed, SparseTensorSpec(None if shape is None else shape[1:], leaf.dtype.base)
+    t = b.tensor(leaf)
+    shape = shapes.as_shape(t.shape)
+    if shape == ():
+        raise ValueError("from_tensor_slices takes tensors of rank 1 or more, got a scalar; use from_tensors")
+    return t, TensorSpec(None if shape is None else shape[1:], t.dtype.base)
+
+
+def leaf_of(t: Any, spec: Spec, dataset: Any) -> Any:
+    """Returns the leaf of a component.
+
+    Args:
+      t: the component.
+      spec: its description.
+      dataset: the function from a variant and the description of elements to a dataset.
+    """
+    if isinstance(spec, DatasetSpec):
+        return dataset(t, spec.element_spec)
+    if not isinstance(spec, SparseTensorSpec):
+        return t
+    is_batch = t.shape is not None and len(t.shape) == 2
+    rank = None if spec.shape is None else len(spec.shape)
+    op = "DeserializeManySparse" if is_batch else "DeserializeSparse"
+    parts = scopes.builder(t).make(op, (t,), {"dtype": spec.dtype})
+    if isinstance(parts[0], Tensor):
+        for part, known in zip(parts, ((None, rank), (None,), (rank,)), strict=True):
+            part.refine(known)
+    out = SparseTensor(*parts)
+    if isinstance(parts[0], Tensor):
+        out.set_shape(spec.shape)
+    return out
+
+
+def batched(spec: Any, size: int | None) -> Any:
+    """Returns the specs of batches of `size` elements."""
+    return pack(spec, [_batched(s, size) for s in flatten(spec)])
+
+
+def _batched(spec: Spec, size: int | None) -> Spec:
+    if isinstance(spec, DatasetSpec):
+        raise TypeError(f"Batching of datasets is not supported ({spec}); use flat_map(lambda window: ...) before")
+    return type(spec)(None if spec.shape is None else (size, *spec.shape), spec.dtype)
+
+
+def unbatched(spec: Any) -> Any:
+    """Returns the specs of the rows of elements."""
+    return pack(spec, [_unbatched(s) for s in flatten(spec)])
+
+
+def _unbatched(spec: Spec) -> Spec:
+    if spec.shape == () or isinstance(spec, DatasetSpec):
+        raise ValueError("Cannot unbatch an input with scalar components.")
+    return type(spec)(None if spec.shape is None else spec.shape[1:], spec.dtype)
+
+
+def joined(first: Any, second: Any) -> Any:
+    """Returns the specs that elements of either structure of specs have.
+
+    Raises:
+      TypeError: the structures or dtypes differ.
+    """
+    if not same(first, second):
+        raise TypeError(f"Incompatible types of datasets: elements are {first} and {second}")
+    out = []
+    for a, b in zip(flatten(first), flatten(second), strict=True):
+        if type(a) is not type(b) or a.dtype is not b.dtype:
+            raise TypeError(f"Incompatible types of datasets: elements are {a} and {b}")
+        is_nested = isinstance(a, DatasetSpec)
+        out.append(DatasetSpec(joined(a.element_spec, b.element_spec)) if is_nested else _joined(a, b))
+    return pack(first, out)
+
+
+def _joined(a: Any, b: Any) -> Any:
+    return type(a)(shapes.join(a.shape, b.shape), a.dtype)

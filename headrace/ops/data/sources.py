@@ -1,0 +1,172 @@
+"""Datasets of tensors, ranges, random numbers, files and generators.
+
+Source: TensorFlow's TensorDataset, TensorSliceDataset, RangeDataset, RandomDataset, TextLineDataset, TFRecordDataset,
+FixedLengthRecordDatasetV2, GeneratorDataset, .... A dataset is a scalar variant; `resources.datasets` has its elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError
+from headrace.files import records, sources
+from headrace.ir.kernel_calls import callable_of
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, func_attr, list_attr, op
+from headrace.opkit.shape_rules import scalars
+from headrace.resources.datasets.elements import Elements, Range, Slices
+from headrace.resources.datasets.files import Pieces
+from headrace.resources.datasets.mapping import Generated
+from headrace.resources.datasets.shuffling import RandomNumbers, Seeds
+
+if TYPE_CHECKING:
+    from headrace.ir.kernel import KernelContext
+    from headrace.resources.datasets.base import Dataset
+
+Attrs = Mapping[str, Any]
+
+_ELEMENTS = {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
+_GIVEN = {"Toutput_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
+_METADATA = {"metadata": ""}
+_SPLIT = {"replicate_on_split": False}
+
+
+def _dataset(type: str, ins: str, attrs: Attrs, make: Any, doc: str) -> None:
+    """Registers an op that makes a dataset: `make(ctx, attrs, *inputs)`."""
+
+    def factory(ctx: KernelContext, attrs: Attrs) -> Callable[..., Dataset]:
+        return lambda *inputs: make(ctx, attrs, *inputs)
+
+    op(
+        type,
+        ins,
+        "handle: variant",
+        attrs,
+        shape=scalars,
+        stateful=factory,
+        grad=NOT_DIFFERENTIABLE,
+        facts=Facts(),
+        doc=doc,
+    )
+
+
+def _range(ctx: KernelContext, attrs: Attrs, start: Any, stop: Any, step: Any) -> Dataset:
+    (dtype,) = attrs["output_types"]
+    if not (dtype.is_integer or dtype.is_floating):
+        raise InvalidArgumentError(f"RangeDataset: elements of {dtype.name} are no numbers")
+    return Range(int(start), int(stop), int(step), dtype.numpy.type)
+
+
+def _names(filenames: Any) -> Sequence[bytes]:
+    if getattr(filenames, "ndim", 0) > 1:
+        raise InvalidArgumentError("`filenames` must be a scalar or a vector.")
+    return [filenames] if isinstance(filenames, bytes) else list(np.ravel(filenames))
+
+
+def _text(value: Any) -> str:
+    found = value.item() if isinstance(value, np.ndarray) else value
+    return found.decode() if isinstance(found, bytes) else str(found)
+
+
+def _lines(ctx: KernelContext, attrs: Attrs, filenames: Any, compression: Any, buffer_size: Any) -> Dataset:
+    kind = _text(compression)
+    records.check_kind(kind)
+    return Pieces(_names(filenames), lambda name: sources.Lines(name, encoding=kind))
+
+
+def _records(ctx: KernelContext, attrs: Attrs, filenames: Any, compression: Any, buffer_size: Any) -> Dataset:
+    kind = _text(compression)
+    records.check_kind(kind)
+    return Pieces(_names(filenames), lambda name: sources.Records(name, kind))
+
+
+def _fixed(
+    ctx: KernelContext,
+    attrs: Attrs,
+    filenames: Any,
+    header: Any,
+    record: Any,
+    footer: Any,
+    buffer_size: Any,
+    compression: Any = b"",
+) -> Dataset:
+    kind = _text(compression)
+    records.check_kind(kind)
+    sizes = int(record), int(header), int(footer)
+    for what, n, least in zip(("record", "header", "footer"), sizes, (1, 0, 0), strict=True):
+        if n < least:
+            raise InvalidArgumentError(f"`{what}_bytes` must be >= {least}, got {n}")
+    return Pieces(_names(filenames), lambda name: sources.Fixed(name, *sizes, encoding=kind))
+
+
+def _generator(ctx: KernelContext, attrs: Attrs, *inputs: Any) -> Dataset:
+    made, at = [], 0
+    for name in ("init", "next", "finalize"):
+        n = len(attrs[f"T{name}_func_args"])
+        made.append(callable_of(ctx, attrs[f"{name}_func"], inputs[at : at + n]))
+        at += n
+    return Generated(*made)
+
+
+_dataset(
+    "TensorDataset",
+    "components: Toutput_types",
+    {**_GIVEN, **_METADATA},
+    lambda ctx, attrs, *components: Elements([components]),
+    "A dataset of one element, `components`.",
+)
+_dataset(
+    "TensorSliceDataset",
+    "components: Toutput_types",
+    {**_GIVEN, "is_files": False, **_METADATA, **_SPLIT},
+    lambda ctx, attrs, *components: Slices(components, attrs["Toutput_types"]),
+    "A dataset of the rows of `components`.",
+)
+_dataset(
+    "RangeDataset",
+    "start: int64, stop: int64, step: int64",
+    {**_ELEMENTS, **_METADATA, **_SPLIT},
+    _range,
+    "A dataset of the numbers from `start` to before `stop` in steps of `step`.",
+)
+_dataset(
+    "RandomDataset",
+    "seed: int64, seed2: int64",
+    {**_ELEMENTS, **_METADATA},
+    lambda ctx, attrs, seed, seed2: RandomNumbers(Seeds(int(seed), int(seed2), False)),
+    "A dataset of random integers, as int64, without an end.",
+)
+_dataset(
+    "TextLineDataset",
+    "filenames: string, compression_type: string, buffer_size: int64",
+    _METADATA,
+    _lines,
+    "A dataset of the lines of files.",
+)
+_dataset(
+    "TFRecordDataset",
+    "filenames: string, compression_type: string, buffer_size: int64",
+    _METADATA,
+    _records,
+    "A dataset of the records of record files.",
+)
+_FIXED = "filenames: string, header_bytes: int64, record_bytes: int64, footer_bytes: int64, buffer_size: int64"
+_dataset("FixedLengthRecordDataset", _FIXED, _METADATA, _fixed, "A dataset of pieces of files, of equal length.")
+_dataset(
+    "FixedLengthRecordDatasetV2",
+    f"{_FIXED}, compression_type: string",
+    _METADATA,
+    _fixed,
+    "A dataset of pieces of files, of equal length; the files may be compressed.",
+)
+_FUNCTIONS = {f"{name}_func": func_attr() for name in ("init", "next", "finalize")}
+_ARGUMENTS = {f"T{name}_func_args": list_attr("type", ()) for name in ("init", "next", "finalize")}
+_dataset(
+    "GeneratorDataset",
+    ", ".join(f"{name}_func_other_args: T{name}_func_args" for name in ("init", "next", "finalize")),
+    {**_FUNCTIONS, **_ARGUMENTS, **_ELEMENTS, **_METADATA},
+    _generator,
+    "A dataset of the results of `next_func(init_func())`, until it fails with OutOfRangeError.",
+)

@@ -1,0 +1,433 @@
+"""Datasets made of other datasets.
+
+Source: TensorFlow's MapDataset, BatchDatasetV2, ShuffleDatasetV3, .... Ops for the optimization of pipelines
+(OptimizeDataset, ModelDataset, OptionsDataset, ...) pass their input on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError
+from headrace.ir.kernel_calls import callable_of
+from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, func_attr, int_attr, list_attr, op, string_attr
+from headrace.opkit.shape_rules import scalars
+from headrace.resources.datasets.base import Dataset, as_count
+from headrace.resources.datasets.batching import Batch, PaddedBatch, Unbatch
+from headrace.resources.datasets.combining import Concatenate, Directed, Repeat, Zip
+from headrace.resources.datasets.keeping import Cache, FileCache, Memory, Prefetch
+from headrace.resources.datasets.mapping import FlatMap, Map, Scan
+from headrace.resources.datasets.selecting import Filter, IgnoreErrors, Shard, Skip, Take, Unique
+from headrace.resources.datasets.shuffling import Seeds, Shuffle
+from headrace.resources.datasets.windows import GroupByWindow, Window
+
+if TYPE_CHECKING:
+    from headrace.ir.kernel import KernelContext
+
+Attrs = Mapping[str, Any]
+
+_ELEMENTS = {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
+_METADATA: Attrs = {"metadata": ""}
+_NONE: Attrs = {}
+_more: Attrs  # of the loops below: attributes that only some forms of an op have
+_INPUT = "input_dataset: variant"
+_CALL = {"f": func_attr(), "Targuments": list_attr("type", ())}
+_WITH_CALL = f"{_INPUT}, other_arguments: Targuments"
+
+
+def _as_dataset(value: Any, type: str) -> Dataset:
+    if not isinstance(value, Dataset):
+        raise InvalidArgumentError(f"{type} takes a dataset (the result of a dataset op), got {value!r}")
+    return value
+
+
+def _dataset(type: str, ins: str, attrs: Attrs, make: Any, doc: str, n: int = 1) -> None:
+    """Registers an op whose first `n` inputs are datasets: `make(ctx, attrs, *datasets, *other inputs)`."""
+
+    def factory(ctx: KernelContext, attrs: Attrs) -> Callable[..., Dataset]:
+        def kernel(*inputs: Any) -> Dataset:
+            made: Dataset = make(ctx, attrs, *[_as_dataset(x, type) for x in inputs[:n]], *inputs[n:])
+            return made
+
+        return kernel
+
+    op(
+        type,
+        ins,
+        "handle: variant",
+        {**attrs, **_ELEMENTS},
+        shape=scalars,
+        stateful=factory,
+        grad=NOT_DIFFERENTIABLE,
+        facts=Facts(),
+        doc=doc,
+    )
+
+
+def _same(type: str, ins: str, attrs: Attrs, doc: str) -> None:
+    """Registers an op that returns its input dataset."""
+    _dataset(type, ins, attrs, lambda ctx, attrs, input, *others: input, doc)
+
+
+# *** selection and combination ***
+
+_dataset(
+    "ZipDataset",
+    "input_datasets: N * variant",
+    {"N": int_attr(minimum=1), **_METADATA},
+    lambda ctx, attrs, *inputs: Zip([_as_dataset(d, "ZipDataset") for d in inputs]),
+    "A dataset of elements that consist of one element of each input.",
+    0,
+)
+_dataset(
+    "ConcatenateDataset",
+    f"{_INPUT}, another_dataset: variant",
+    _METADATA,
+    lambda ctx, attrs, first, second: Concatenate(first, second),
+    "The elements of one dataset, then of another.",
+    2,
+)
+for _type, _kind, _doc in (
+    ("RepeatDataset", Repeat, "The elements of a dataset, `count` times."),
+    ("TakeDataset", Take, "The first `count` elements of a dataset."),
+    ("SkipDataset", Skip, "The elements of a dataset after the first `count`."),
+):
+    _dataset(
+        _type,
+        f"{_INPUT}, count: int64",
+        _METADATA,
+        lambda ctx, attrs, input, count, kind=_kind: kind(input, int(count)),
+        _doc,
+    )
+_dataset(
+    "ShardDataset",
+    f"{_INPUT}, num_shards: int64, index: int64",
+    {"require_non_empty": False, **_METADATA},
+    lambda ctx, attrs, input, n, index: Shard(input, int(n), int(index), attrs["require_non_empty"]),
+    "Every `num_shards`-th element of a dataset, from number `index` on.",
+)
+for _type, _is_prefix, _doc in (
+    ("FilterDataset", False, "The elements of a dataset for which `predicate` holds."),
+    ("TakeWhileDataset", True, "The elements of a dataset up to the first one for which `predicate` does not hold."),
+):
+    _dataset(
+        _type,
+        _WITH_CALL,
+        {"predicate": func_attr(), "Targuments": list_attr("type", ()), **_METADATA},
+        lambda ctx, attrs, input, *rest, is_prefix=_is_prefix: Filter(
+            input, callable_of(ctx, attrs["predicate"], rest), is_prefix
+        ),
+        _doc,
+    )
+_dataset(
+    "UniqueDataset",
+    _INPUT,
+    _METADATA,
+    lambda ctx, attrs, input: Unique(input),
+    "The first of each group of equal elements of a dataset.",
+)
+for _type in ("IgnoreErrorsDataset", "ExperimentalIgnoreErrorsDataset"):
+    _dataset(
+        _type,
+        _INPUT,
+        {"log_warning": False},
+        lambda ctx, attrs, input: IgnoreErrors(input, attrs["log_warning"]),
+        "The elements of a dataset that can be made without an error.",
+    )
+_dataset(
+    "DirectedInterleaveDataset",
+    "selector_input_dataset: variant, data_input_datasets: N * variant",
+    {"N": int_attr(minimum=1), "stop_on_empty_dataset": False},
+    lambda ctx, attrs, selector, *inputs: Directed(
+        selector,
+        [_as_dataset(d, "DirectedInterleaveDataset") for d in inputs],
+        attrs["stop_on_empty_dataset"],
+    ),
+    "Elements of several datasets, each from the one that `selector_input_dataset` selects.",
+)
+
+# *** functions ***
+
+
+def _map(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
+    return Map(input, callable_of(ctx, attrs["f"], rest), 1, attrs["preserve_cardinality"])
+
+
+def _parallel(value: Any) -> int:
+    n = int(value)
+    if n < 1 and n != -1:
+        raise InvalidArgumentError(f"num_parallel_calls must be greater than zero, or -1 for any number; got {n}")
+    return max(n, 0)
+
+
+def _parallel_map(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
+    is_sloppy = attrs.get("sloppy", False) or attrs.get("deterministic") == "false"
+    call = callable_of(ctx, attrs["f"], rest[:-1])
+    return Map(input, call, _parallel(rest[-1]), attrs["preserve_cardinality"], not is_sloppy)
+
+
+def _interleave(n: int) -> Any:
+    """The kernel of an interleave with `n` inputs after the captured ones."""
+
+    def make(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
+        call = callable_of(ctx, attrs["f"], rest[:-n])
+        cycle, block = (int(v) for v in rest[len(rest) - n :][:2])
+        if cycle == -1 and n > 2:
+            cycle = 10
+        return FlatMap(input, call, as_count(cycle, "cycle_length", 1), as_count(block, "block_length", 1))
+
+    return make
+
+
+_KEEPS = {"preserve_cardinality": bool_attr(False)}
+_dataset(
+    "MapDataset",
+    _WITH_CALL,
+    {**_CALL, "use_inter_op_parallelism": True, **_KEEPS, "force_synchronous": False, **_METADATA},
+    _map,
+    "The results of `f` for the elements of a dataset.",
+)
+for _type, _dtype, _more in (
+    ("ParallelMapDataset", "int32", {"use_inter_op_parallelism": True, "sloppy": False}),
+    (
+        "ParallelMapDatasetV2",
+        "int64",
+        {"use_inter_op_parallelism": True, "deterministic": "default", "use_unbounded_threadpool": False},
+    ),
+):
+    _dataset(
+        _type,
+        f"{_WITH_CALL}, num_parallel_calls: {_dtype}",
+        {**_CALL, **_more, **_KEEPS, **_METADATA},
+        _parallel_map,
+        "The results of `f` for the elements of a dataset, several at the same time.",
+    )
+_dataset(
+    "FlatMapDataset",
+    _WITH_CALL,
+    {**_CALL, **_METADATA},
+    lambda ctx, attrs, input, *rest: FlatMap(input, callable_of(ctx, attrs["f"], rest)),
+    "The elements of the datasets that `f` makes of the elements of a dataset.",
+)
+_CYCLE = f"{_WITH_CALL}, cycle_length: int64, block_length: int64"
+for _type, _ins, _more, _n in (
+    ("InterleaveDataset", "", {}, 2),
+    ("ParallelInterleaveDatasetV2", ", num_parallel_calls: int64", {"sloppy": False}, 3),
+    ("ParallelInterleaveDatasetV3", ", num_parallel_calls: int64", {"deterministic": "default"}, 3),
+    (
+        "ParallelInterleaveDatasetV4",
+        ", buffer_output_elements: int64, prefetch_input_elements: int64, num_parallel_calls: int64",
+        {"deterministic": "default"},
+        5,
+    ),
+):
+    _dataset(
+        _type,
+        _CYCLE + _ins,
+        {**_CALL, **_more, **_METADATA},
+        _interleave(_n),
+        "The elements of the datasets that `f` makes of the elements of a dataset, in turn.",
+    )
+
+
+def _scan(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
+    n = len(attrs["Tstate"])
+    return Scan(input, rest[:n], callable_of(ctx, attrs["f"], rest[n:]))
+
+
+for _type, _more in (("ScanDataset", _METADATA), ("ExperimentalScanDataset", _NONE)):
+    _dataset(
+        _type,
+        f"{_INPUT}, initial_state: Tstate, other_arguments: Targuments",
+        {**_CALL, "Tstate": list_attr("type", minimum=1), **_KEEPS, "use_default_device": True, **_more},
+        _scan,
+        "The outputs of `f(state, element)`, which also returns the next state.",
+    )
+
+# *** batches ***
+
+
+def _batch(ctx: KernelContext, attrs: Attrs, input: Dataset, size: Any, *rest: Any) -> Dataset:
+    drop = bool(rest[-1]) if rest else False
+    return Batch(input, as_count(size, "Batch size", 1), drop, attrs["output_types"])
+
+
+_dataset("BatchDataset", f"{_INPUT}, batch_size: int64", _METADATA, _batch, "Batches of a dataset.")
+_dataset(
+    "BatchDatasetV2",
+    f"{_INPUT}, batch_size: int64, drop_remainder: bool",
+    {"parallel_copy": False, **_METADATA},
+    _batch,
+    "Batches of a dataset; the last one may be left out if it is smaller.",
+)
+_dataset(
+    "ParallelBatchDataset",
+    f"{_INPUT}, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
+    {"parallel_copy": False, "deterministic": "default", **_METADATA},
+    _batch,
+    "Batches of a dataset.",
+)
+
+
+def _map_and_batch(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
+    *captured, size, parallel, drop = rest
+    mapped = Map(input, callable_of(ctx, attrs["f"], captured), _parallel(parallel), attrs["preserve_cardinality"])
+    return Batch(mapped, as_count(size, "Batch size", 1), bool(drop), attrs["output_types"])
+
+
+_dataset(
+    "MapAndBatchDataset",
+    f"{_WITH_CALL}, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
+    {**_CALL, **_KEEPS, **_METADATA},
+    _map_and_batch,
+    "Batches of the results of `f` for the elements of a dataset.",
+)
+
+
+def _padded(ctx: KernelContext, attrs: Attrs, input: Dataset, size: Any, *rest: Any) -> Dataset:
+    n = attrs["N"]
+    drop = bool(rest[2 * n]) if len(rest) > 2 * n else False
+    padded = [np.ravel(s).tolist() for s in rest[:n]]
+    types = attrs["Toutput_types"]
+    return PaddedBatch(input, as_count(size, "Batch size", 1), padded, rest[n : 2 * n], drop, types)
+
+
+for _type, _ins, _more in (
+    ("PaddedBatchDataset", "", {}),
+    ("PaddedBatchDatasetV2", ", drop_remainder: bool", {"parallel_copy": False}),
+):
+    op(
+        _type,
+        f"{_INPUT}, batch_size: int64, padded_shapes: N * int64, padding_values: Toutput_types{_ins}",
+        "handle: variant",
+        {
+            "Toutput_types": list_attr("type", minimum=1),
+            "output_shapes": list_attr("shape", minimum=1),
+            "N": int_attr(minimum=1),
+            **_more,
+            **_METADATA,
+        },
+        shape=scalars,
+        stateful=lambda ctx, attrs, type=_type: (
+            lambda input, *rest: _padded(ctx, attrs, _as_dataset(input, type), *rest)
+        ),
+        grad=NOT_DIFFERENTIABLE,
+        facts=Facts(),
+        doc="Batches of a dataset, whose elements are padded to equal shapes.",
+    )
+for _type, _more in (("UnbatchDataset", _METADATA), ("ExperimentalUnbatchDataset", _NONE)):
+    _dataset(
+        _type,
+        _INPUT,
+        _more,
+        lambda ctx, attrs, input: Unbatch(input, attrs["output_types"]),
+        "The rows of the elements of a dataset.",
+    )
+
+# *** windows and groups ***
+
+_dataset(
+    "WindowDataset",
+    f"{_INPUT}, size: int64, shift: int64, stride: int64, drop_remainder: bool",
+    _METADATA,
+    lambda ctx, attrs, input, size, shift, stride, drop: Window(input, int(size), int(shift), int(stride), bool(drop)),
+    "Windows of a dataset: for each component a dataset of some of its elements.",
+)
+
+
+def _groups(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
+    made, at = {}, 0
+    for name in ("key", "reduce", "window_size"):
+        n = len(attrs[f"T{name}_func_other_arguments"])
+        made[name] = callable_of(ctx, attrs[f"{name}_func"], rest[at : at + n])
+        at += n
+    return GroupByWindow(input, made["key"], made["reduce"], made["window_size"])
+
+
+_NAMES = ("key", "reduce", "window_size")
+_dataset(
+    "GroupByWindowDataset",
+    ", ".join([_INPUT, *(f"{n}_func_other_arguments: T{n}_func_other_arguments" for n in _NAMES)]),
+    {
+        **{f"{n}_func": func_attr() for n in _NAMES},
+        **{f"T{n}_func_other_arguments": list_attr("type", ()) for n in _NAMES},
+        **_METADATA,
+    },
+    _groups,
+    "The elements of the datasets that `reduce_func` makes of groups with equal keys.",
+)
+
+# *** shuffles, caches, prefetching ***
+
+
+def _shuffled(input: Dataset, attrs: Attrs, size: Any, seed: Any, seed2: Any) -> Dataset:
+    return Shuffle(input, int(size), Seeds(int(seed), int(seed2), attrs["reshuffle_each_iteration"]))
+
+
+_RENEWS = {"reshuffle_each_iteration": bool_attr(True)}
+_dataset(
+    "ShuffleDataset",
+    f"{_INPUT}, buffer_size: int64, seed: int64, seed2: int64",
+    {**_RENEWS, **_METADATA},
+    lambda ctx, attrs, input, size, seed, seed2: _shuffled(input, attrs, size, seed, seed2),
+    "The elements of a dataset in random order.",
+)
+_dataset(
+    "ShuffleDatasetV3",
+    f"{_INPUT}, buffer_size: int64, seed: int64, seed2: int64, seed_generator: resource",
+    {**_RENEWS, **_METADATA},
+    lambda ctx, attrs, input, size, seed, seed2, generator: _shuffled(input, attrs, size, seed, seed2),
+    "The elements of a dataset in random order.",
+)
+_dataset(
+    "ShuffleAndRepeatDataset",
+    f"{_INPUT}, buffer_size: int64, seed: int64, seed2: int64, count: int64",
+    {**_RENEWS, **_METADATA},
+    lambda ctx, attrs, input, size, seed, seed2, count: Repeat(_shuffled(input, attrs, size, seed, seed2), int(count)),
+    "The elements of `count` passes over a dataset in random order.",
+)
+
+
+def _cache(ctx: KernelContext, attrs: Attrs, input: Dataset, filename: Any, *memory: Any) -> Dataset:
+    name = filename if isinstance(filename, bytes) else filename.item()
+    if name:
+        return FileCache(input, name.decode(errors="surrogateescape"))
+    kept = memory[0].owned if memory and isinstance(getattr(memory[0], "owned", None), Memory) else Memory()
+    return Cache(input, kept)
+
+
+_dataset("CacheDataset", f"{_INPUT}, filename: string", _METADATA, _cache, "A dataset whose first pass is kept.")
+_dataset(
+    "CacheDatasetV2",
+    f"{_INPUT}, filename: string, cache: resource",
+    _METADATA,
+    _cache,
+    "A dataset whose first pass is kept.",
+)
+_dataset(
+    "PrefetchDataset",
+    f"{_INPUT}, buffer_size: int64",
+    {"slack_period": 0, "legacy_autotune": True, "buffer_size_min": 0, **_METADATA},
+    lambda ctx, attrs, input, size: Prefetch(input, int(size)),
+    "A dataset whose next elements a thread computes.",
+)
+
+# *** ops without an effect on the elements ***
+
+_CONFIGS = {"optimization_configs": list_attr("string", ())}
+_SAME = "The same dataset: headrace has no such option of pipelines."
+_same("OptimizeDataset", f"{_INPUT}, optimizations: string", _CONFIGS, _SAME)
+_same(
+    "OptimizeDatasetV2",
+    f"{_INPUT}, optimizations_enabled: string, optimizations_disabled: string, optimizations_default: string",
+    _CONFIGS,
+    _SAME,
+)
+_same("ModelDataset", _INPUT, {"algorithm": 0, "cpu_budget": 0, "ram_budget": 0}, _SAME)
+_same("OptionsDataset", _INPUT, {"serialized_options": string_attr(), **_METADATA}, _SAME)
+_same("FinalizeDataset", _INPUT, {"has_captured_ref": False}, _SAME)
+_same("PrivateThreadPoolDataset", f"{_INPUT}, num_threads: int64", {}, _SAME)
+_same("MaxIntraOpParallelismDataset", f"{_INPUT}, max_intra_op_parallelism: int64", {}, _SAME)
