@@ -87,9 +87,7 @@ def test_nest() -> None:
 
 
 def test_a_missing_name_has_its_equivalent() -> None:
-    with pytest.raises(
-        AttributeError, match=r"no attribute 'keras'; use tf\.layers \(`headrace docs"
-    ):
+    with pytest.raises(AttributeError, match=r"no attribute 'keras'; use tf\.layers \(`headrace docs"):
         tf.contrib.keras
     with pytest.raises(AttributeError, match=r"no attribute 'GridLSTMCell'; use tf\.contrib\.rnn\.LSTMCell"):
         tf.contrib.rnn.GridLSTMCell
