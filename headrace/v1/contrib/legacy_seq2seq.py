@@ -24,7 +24,7 @@ LoopFunction = Callable[[Any, Any], Any]
 
 
 def _unbuilt(cell: Any) -> Any:
-    """Returns a copy of a cell that makes, or finds, variables in a scope of its own."""
+    """Returns a copy of a cell that makes or finds its own variables."""
     if not isinstance(cell, Layer):
         return copy.deepcopy(cell)
     made = cell._copied({})
