@@ -36,7 +36,7 @@ BUDGETS: Final = {
     "lower": 1200,
     "metadata": 640,
     "observe": 3960,
-    "opkit": 2950,
+    "opkit": 2990,
     "ops": 36000,
     "optimize": 5400,
     "partition": 1000,

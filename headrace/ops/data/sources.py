@@ -15,6 +15,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.files import records, sources
 from headrace.ir.kernel_calls import callable_of
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, func_attr, list_attr, op
+from headrace.opkit.dataset_inputs import scalar_check
 from headrace.opkit.shape_rules import scalars
 from headrace.resources.datasets.elements import Elements, Range, Slices
 from headrace.resources.datasets.files import Pieces
@@ -37,7 +38,14 @@ def _dataset(type: str, ins: str, attrs: Attrs, make: Any, doc: str) -> None:
     """Registers an op that makes a dataset: `make(ctx, attrs, *inputs)`."""
 
     def factory(ctx: KernelContext, attrs: Attrs) -> Callable[..., Dataset]:
-        return lambda *inputs: make(ctx, attrs, *inputs)
+        check = scalar_check(type, attrs)
+
+        def kernel(*inputs: Any) -> Dataset:
+            check(inputs)
+            made: Dataset = make(ctx, attrs, *inputs)
+            return made
+
+        return kernel
 
     op(
         type,

@@ -14,6 +14,7 @@ import numpy as np
 from headrace.errors import InvalidArgumentError
 from headrace.ir.kernel_calls import callable_of
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, func_attr, int_attr, list_attr, op, string_attr
+from headrace.opkit.dataset_inputs import scalar_check
 from headrace.opkit.shape_rules import scalars
 from headrace.resources.datasets.base import Dataset, as_count
 from headrace.resources.datasets.batching import Batch, PaddedBatch, Unbatch
@@ -48,7 +49,10 @@ def _dataset(type: str, ins: str, attrs: Attrs, make: Any, doc: str, n: int = 1)
     """Registers an op whose first `n` inputs are datasets: `make(ctx, attrs, *datasets, *other inputs)`."""
 
     def factory(ctx: KernelContext, attrs: Attrs) -> Callable[..., Dataset]:
+        check = scalar_check(type, attrs)
+
         def kernel(*inputs: Any) -> Dataset:
+            check(inputs)
             made: Dataset = make(ctx, attrs, *[_as_dataset(x, type) for x in inputs[:n]], *inputs[n:])
             return made
 
