@@ -26,7 +26,7 @@ INSTEAD: Final = {
     "compiler.xla": "tf.Session: every step is compiled (`headrace docs reference/compiling`)",
     "constrained_optimization": "tf.clip_by_value after a step, or the `constraint` of tf.get_variable",
     "cudnn_rnn.CudnnRNN": "tf.contrib.cudnn_rnn.CudnnLSTM or CudnnGRU",
-    "data": "tf.train.shuffle_batch and the other queues of tf.train (`headrace docs how-to/input`)",
+    "data": "tf.data (`headrace docs how-to/datasets`)",
     "distribute": "tf.device and tf.train.replica_device_setter (`headrace docs distributed`)",
     "estimator": "tf.train.MonitoredTrainingSession",
     "factorization": "tf.nn.nce_loss, or a loss of tf.matmul and tf.losses",
