@@ -183,14 +183,6 @@ from headrace.v1.check_ops import (
     is_strictly_increasing,
     verify_tensor_all_finite,
 )  # fmt: skip
-from headrace.v1.config import (
-    ConfigProto,
-    GPUOptions,
-    GraphOptions,
-    OptimizerOptions,
-    RunMetadata,
-    RunOptions,
-)  # fmt: skip
 from headrace.v1.control_flow import (
     case,
     cond,
@@ -617,20 +609,27 @@ disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 _LATER = {
     name: f"headrace.pb:{name}"
     for name in (
-        "AttrValue", "Event", "GraphDef", "HistogramProto", "MetaGraphDef", "NameAttrList", "NodeDef", "SessionLog",
-        "Summary", "SummaryMetadata",
+        "AttrValue", "ConfigProto", "Event", "GPUOptions", "GraphDef", "GraphOptions", "HistogramProto", "MetaGraphDef",
+        "NameAttrList", "NodeDef", "OptimizerOptions", "RunMetadata", "RunOptions", "SessionLog", "Summary",
+        "SummaryMetadata",
     )
 }  # fmt: skip
 
 if TYPE_CHECKING:
     from headrace.pb import (
         AttrValue,
+        ConfigProto,
         Event,
+        GPUOptions,
         GraphDef,
+        GraphOptions,
         HistogramProto,
         MetaGraphDef,
         NameAttrList,
         NodeDef,
+        OptimizerOptions,
+        RunMetadata,
+        RunOptions,
         SessionLog,
         Summary,
         SummaryMetadata,
