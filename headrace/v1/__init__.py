@@ -605,8 +605,8 @@ def control_flow_v2_enabled() -> Any:
 disable_control_flow_v2 = disable_v2_behavior
 disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
-# Imported on first use: the messages of the wire format, which take long to load.
-_LATER = {
+# Imported on first use: the messages of the wire format, which take long to load, and modules of few programs.
+_LATER = {name: f"headrace.v1.{name}" for name in ("app", "flags")} | {
     name: f"headrace.pb:{name}"
     for name in (
         "AttrValue", "ConfigProto", "Event", "GPUOptions", "GraphDef", "GraphOptions", "HistogramProto", "MetaGraphDef",
@@ -634,6 +634,7 @@ if TYPE_CHECKING:
         Summary,
         SummaryMetadata,
     )  # fmt: skip
+    from headrace.v1 import app, flags
 
 # fmt: off
 __all__ = [
@@ -714,6 +715,7 @@ __all__ = [
     "add_to_collections",
     "all_variables",
     "angle",
+    "app",
     "approx_top_k",
     "arg_max",
     "arg_min",
@@ -858,6 +860,7 @@ __all__ = [
     "fftnd",
     "fill",
     "fixed_size_partitioner",
+    "flags",
     "float16",
     "float32",
     "float64",

@@ -161,13 +161,12 @@ def test_clusters_are_messages_with_tensorflows_bytes() -> None:
 
 
 def test_a_server_takes_a_server_def() -> None:
-    cluster = tf.train.ClusterSpec({"a": ["localhost:0"], "b": ["localhost:0", "localhost:0"]}).as_cluster_def()
+    cluster = tf.train.ClusterSpec({"worker": ["localhost:0"]}).as_cluster_def()
     config = tf.ConfigProto(device_count={"CPU": 2})
-    given = tf.train.ServerDef(cluster=cluster, job_name="b", task_index=1, default_session_config=config)
-    server = tf.train.Server(given)
+    server = tf.train.Server(tf.train.ServerDef(cluster=cluster, job_name="worker", default_session_config=config))
     try:
-        assert server.task == "/job:b/replica:0/task:1"
+        assert server.task == "/job:worker/replica:0/task:0"
         with tf.Session(server.target, graph=tf.Graph()) as session:
-            assert sum("/job:b/" in d.name and "task:1" in d.name for d in session.list_devices()) == 2
+            assert len(session.list_devices()) == 2
     finally:
         server.close()
