@@ -193,6 +193,7 @@ from headrace.v1.control_flow import (
     switch_case,
     while_loop,
 )  # fmt: skip
+from headrace.v1.critical_section import CriticalSection
 from headrace.v1.eager import GradientTape, disable_eager_execution, enable_eager_execution, function
 from headrace.v1.gradient_ops import (
     AggregationMethod,
@@ -495,6 +496,7 @@ from headrace.v1.sparse import (
     SparseTensorValue,
     convert_to_tensor_or_sparse_tensor,
     deserialize_many_sparse,
+    edit_distance,
     serialize_many_sparse,
     serialize_sparse,
     sparse_to_dense,
@@ -606,7 +608,12 @@ disable_control_flow_v2 = disable_v2_behavior
 disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
 # Imported on first use: the messages of the wire format, which take long to load, and modules of few programs.
-_LATER = {name: f"headrace.v1.{name}" for name in ("app", "flags")} | {
+_LATER = {
+    "app": "headrace.v1.app",
+    "flags": "headrace.v1.flags",
+    "make_ndarray": "headrace.v1.tensor_protos:make_ndarray",
+    "make_tensor_proto": "headrace.v1.tensor_protos:make_tensor_proto",
+} | {
     name: f"headrace.pb:{name}"
     for name in (
         "AttrValue", "ConfigProto", "Event", "GPUOptions", "GraphDef", "GraphOptions", "HistogramProto", "MetaGraphDef",
@@ -635,6 +642,7 @@ if TYPE_CHECKING:
         SummaryMetadata,
     )  # fmt: skip
     from headrace.v1 import app, flags
+    from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
 # fmt: off
 __all__ = [
@@ -647,6 +655,7 @@ __all__ = [
     "ConditionalAccumulator",
     "ConditionalAccumulatorBase",
     "ConfigProto",
+    "CriticalSection",
     "DType",
     "DeviceSpec",
     "Dimension",
@@ -831,6 +840,7 @@ __all__ = [
     "dtypes",
     "dynamic_partition",
     "dynamic_stitch",
+    "edit_distance",
     "einsum",
     "enable_eager_execution",
     "enable_resource_variables",
@@ -950,7 +960,9 @@ __all__ = [
     "logical_xor",
     "lookup",
     "losses",
+    "make_ndarray",
     "make_template",
+    "make_tensor_proto",
     "manip",
     "map_fn",
     "matching_files",
