@@ -613,6 +613,7 @@ _LATER = {
     "flags": "headrace.v1.flags",
     "make_ndarray": "headrace.v1.tensor_protos:make_ndarray",
     "make_tensor_proto": "headrace.v1.tensor_protos:make_tensor_proto",
+    "profiler": "headrace.v1.profiler",
 } | {
     name: f"headrace.pb:{name}"
     for name in (
@@ -641,7 +642,7 @@ if TYPE_CHECKING:
         Summary,
         SummaryMetadata,
     )  # fmt: skip
-    from headrace.v1 import app, flags
+    from headrace.v1 import app, flags, profiler
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
 # fmt: off
@@ -1016,6 +1017,7 @@ __all__ = [
     "polygamma",
     "pow",
     "print",
+    "profiler",
     "py_func",
     "py_function",
     "python_io",

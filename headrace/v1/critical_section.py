@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headrace import dtypes, nest
 from headrace.api import scopes
-from headrace.ir.graph import Operation, Tensor
+from headrace.ir.graph import Operation
 from headrace.v1.graph import get_default_graph, in_default_graph
 
 _EXECUTIONS: Final = "critical_section_executions"  # collection of the graph: (section, resources, is exclusive)
@@ -98,6 +98,6 @@ class CriticalSection:
         graph.add_to_collection(_EXECUTIONS, (self, used, is_exclusive))
 
 
-def _after(x: Any) -> Tensor:
+def _after(x: Any) -> Any:
     """Returns a tensor that has the value of a result after the lock has ended."""
     return scopes.builder(x).make("Identity", [x], {})
