@@ -11,9 +11,9 @@ from headrace.v1 import flags as flags
 
 
 def run(main: Callable[[list[str]], Any] | None = None, argv: Sequence[str] | None = None) -> None:
-    """Parses the flags, calls `main` with the arguments that are left, and ends the process with its result.
+    """Parses the flags, and runs `main` with the other arguments as the program.
 
-    Flags that the program does not define are left, too.
+    Flags that the program does not define are among these arguments. The result of `main` ends the process.
 
     Args:
       main: the function; None: `main` of the module `__main__`.

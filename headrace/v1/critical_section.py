@@ -56,7 +56,7 @@ class CriticalSection:
         self._handle = scopes.builder().make("MutexV2", [], {"shared_name": shared_name}, self.name)
 
     def execute(self, fn: Callable[[], Any], exclusive_resource_access: bool = True, name: str | None = None) -> Any:
-        """Returns the results of a function whose operations run while no other of the section runs.
+        """Returns the results of a function, whose operations run alone in the section.
 
         Args:
           fn: the function, without arguments.

@@ -34,7 +34,7 @@ def absl(module: str = "flags") -> Any:
 
 
 class _Needed:
-    """Stands for a name of absl where absl is not installed. Each use is an ImportError."""
+    """Name of absl where absl is not installed: each use is an ImportError."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise _why()
@@ -57,7 +57,7 @@ def _why() -> ImportError:
 
 
 class _ParsedFlags:
-    """Flags of the program. The first access to one parses the command line if nothing has parsed it before."""
+    """Flags of the program, parsed from the command line at the first access."""
 
     def _parsed(self) -> Any:
         flags = absl().FLAGS

@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.profiler`: numbers of parameters and of float operations by scopes, and times of a traced run.
+"""TensorFlow 1's `tf.profiler`: parameters, float operations and times by scopes.
 
 The numbers of float operations are TensorFlow's: those of op types for which it has a formula, from static shapes. An
 operation without a formula or with an unknown shape counts as 0. `hr.profile` measures a step in more detail.
@@ -150,7 +150,9 @@ def _options(select: tuple[str, ...], order_by: str, **changed: Any) -> dict[str
 def profile(
     graph: Any = None, run_meta: Any = None, op_log: Any = None, cmd: str = "scope", options: Any = None
 ) -> GraphNode:
-    """Returns the numbers of a graph by scopes, and prints or writes them as the options say.
+    """Returns the numbers of a graph by scopes.
+
+    The options say whether the numbers are printed or written, too.
 
     Args:
       graph: the graph; None: the default graph.
@@ -268,12 +270,17 @@ def float_ops(op: Operation) -> int:
     return formula(op)
 
 
+def _shape(t: Any) -> tuple[int, ...]:
+    """Returns the shape of a tensor whose shape is known."""
+    return tuple(t.shape)
+
+
 def _size(t: Any) -> int:
-    return math.prod(t.shape)
+    return math.prod(_shape(t))
 
 
 def _each(n: int) -> Callable[[Operation], int]:
-    """Returns the formula of an op that computes `n` operations for each element of its result."""
+    """Returns the formula of `n` operations for each element of the result."""
     return lambda op: n * _size(op.outputs[0])
 
 
@@ -284,20 +291,21 @@ def _reduced(n: int) -> Callable[[Operation], int]:
 
 def _product(op: Operation) -> int:
     is_turned = op.attrs.get("transpose_a") or op.attrs.get("adj_x")
-    return 2 * _size(op.outputs[0]) * op.inputs[0].shape[-2 if is_turned else -1]
+    return 2 * _size(op.outputs[0]) * _shape(op.inputs[0])[-2 if is_turned else -1]
 
 
 def _convolved(op: Operation) -> int:
-    height, width, depth, _ = op.inputs[1].shape
+    height, width, depth, _ = _shape(op.inputs[1])
     return 2 * _size(op.outputs[0]) * height * width * depth
 
 
 def _convolved_by_depth(op: Operation) -> int:
-    return 2 * _size(op.outputs[0]) * math.prod(op.inputs[1].shape[:2])
+    return 2 * _size(op.outputs[0]) * math.prod(_shape(op.inputs[1])[:2])
 
 
 def _pooled(op: Operation) -> int:
-    return _size(op.outputs[0]) * math.prod(op.attrs["ksize"])
+    window: tuple[int, ...] = tuple(op.attrs["ksize"])
+    return _size(op.outputs[0]) * math.prod(window)
 
 
 _FORMULAS: Final[dict[str, Callable[[Operation], int]]] = {

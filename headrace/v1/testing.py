@@ -1,4 +1,4 @@
-"""Test cases of TensorFlow 1's `tf.test`: sessions for a test, and assertions about arrays, messages and errors."""
+"""Test cases of TensorFlow 1's `tf.test`, with sessions and assertions about arrays."""
 
 # ruff: noqa: PT009 - the assertions of a `unittest.TestCase` are made of its own
 
@@ -167,7 +167,9 @@ class TestCase(unittest.TestCase):
         self.fail(self._formatMessage(msg, "The two values are equal at all elements."))
 
     def assertAllClose(self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None) -> None:
-        """Asserts that two arrays, or structures of arrays, are near: |a - b| <= atol + rtol |b|.
+        """Asserts that two arrays, or structures of arrays, are near.
+
+        Elements are near if |a - b| <= atol + rtol |b|.
 
         Raises:
           AssertionError: the keys, the lengths, the shapes or the elements differ.
@@ -320,7 +322,7 @@ class TestCase(unittest.TestCase):
     def assertRaisesWithPredicateMatch(
         self, exception_type: Any, expected_err_re_or_predicate: str | Callable[[Any], bool] | None
     ) -> Iterator[None]:
-        """Asserts that the block raises an error with a text, or one that a function accepts.
+        """Asserts that the block raises an error with a text or a property.
 
         Args:
           exception_type: the class of the error.
@@ -405,7 +407,7 @@ class TestCase(unittest.TestCase):
         self.assertSetEqual(set(expected_seq), set(actual_seq), msg)
 
     def assertItemsEqual(self, first: Iterable[Any], second: Iterable[Any], msg: str | None = None) -> None:
-        """Asserts that two iterables have the same elements in any order. The older name of `assertCountEqual`."""
+        """Asserts that two iterables have the same elements in any order."""
         self.assertCountEqual(first, second, msg)
 
     # *** files and threads ***
@@ -485,7 +487,7 @@ def _shape(x: Any) -> tuple[Any, ...]:
 
 
 def _is_ragged(x: Any) -> bool:
-    """Whether a value is a list that is no array: of tensors, of mappings or of different lengths."""
+    """Whether a list is no array: of tensors, of mappings or of different lengths."""
     if not isinstance(x, (list, tuple)):
         return False
     if any(isinstance(y, (Tensor, Mapping)) for y in x):
@@ -550,7 +552,7 @@ def assert_equal_graph_def(actual: Any, expected: Any) -> None:
 def create_local_cluster(
     num_workers: int, num_ps: int, protocol: str = "grpc", worker_config: Any = None, ps_config: Any = None
 ) -> tuple[list[Any], list[Any]]:
-    """Returns the servers of a cluster in this process: those of the job "worker" and those of the job "ps".
+    """Returns the servers of a cluster in this process: workers, parameter servers.
 
     Args:
       num_workers, num_ps: number of tasks of both jobs.
