@@ -44,7 +44,7 @@ class TestCase(unittest.TestCase):
     Source: TensorFlow's `tf.test.TestCase`.
 
     Example:
-      >>> import headrace.v1 as tf
+      >>> import headrace.v1 as tf, io, unittest
       >>> class SquareTest(tf.test.TestCase):
       ...     def test_square(self):
       ...         with self.session():
