@@ -42,6 +42,7 @@ from headrace.ir.kernel_errors import name_inputs
 from headrace.memo import Memo
 from headrace.metadata import NumericsCheck, RunMetadata, RunOptions, SessionStatistics, scoped_options
 from headrace.metadata.counters import measuring
+from headrace.metadata.run import options_of
 from headrace.partial import PartialRun
 from headrace.session_config import read_config
 from headrace.target import LocalTarget, connectable
@@ -187,8 +188,8 @@ class Session:
             dataclass of fetches.
           feed_dict: tensor, tensor name or variable → value. Operations that only a fed tensor needs do not run. In
             this run every read of a fed variable returns the fed value, and no operation can change the variable.
-          options: time limit, listener, trace level and the other `RunOptions`.
-          run_metadata: receives the metadata of the run at its end.
+          options: time limit, listener, trace level and the other `RunOptions`; or a message of TensorFlow's.
+          run_metadata: receives the metadata of the run at its end. A message receives its `step_stats`.
           timeout_ms: the same as `RunOptions(timeout_in_ms=...)`, in milliseconds.
           check_numerics: the same as `RunOptions(check_numerics=...)`: whether the run stops at the first NaN or Inf.
           watch: the same as `RunOptions(watch=...)`: values to return from inside of the step (`hr.watch`), or a list
@@ -218,7 +219,7 @@ class Session:
         """
         try:
             feed_dict = feed_dict or {}
-            options = options or _NO_OPTIONS
+            options = _NO_OPTIONS if options is None else options_of(options)
             if check_numerics:
                 options = dataclasses.replace(options, check_numerics=check_numerics)
             specs = _specs(options, watch)
@@ -295,14 +296,15 @@ class Session:
                     raise TypeError("this callable takes no options: make it with accept_options=True")
                 if self._closed or known[0] != self.graph.version:
                     known = (self.graph.version, self._call(fetches, key, watched))
-                if options is not None and options.watch is not None:
+                options = _NO_OPTIONS if options is None else options_of(options)
+                if options.watch is not None:
                     prepared = self._call(fetches, key, _specs(options, watch))
                     return self._watched(prepared, args, options, run_metadata, None)
                 if watched:
-                    return self._watched(known[1], args, options or _NO_OPTIONS, run_metadata, None)
+                    return self._watched(known[1], args, options, run_metadata, None)
                 if run_metadata is not None:
-                    return self._measured(known[1], args, options or _NO_OPTIONS, None, run_metadata)
-                return self._run(known[1], args, options or _NO_OPTIONS, None)
+                    return self._measured(known[1], args, options, None, run_metadata)
+                return self._run(known[1], args, options, None)
             except BaseException as e:
                 tracebacks.hide(e)
                 raise
@@ -561,7 +563,14 @@ class Session:
     ) -> Any:
         """Calls `_run` and fills `m`."""
         if not isinstance(m, RunMetadata):
-            raise TypeError(f"run_metadata must be a RunMetadata, got {m!r} ({type(m).__name__})")
+            from headrace.files import run_metadata
+
+            run_metadata.check(m)
+            measured = RunMetadata()
+            try:
+                return self._measured(call, values, options, timeout_ms, measured)
+            finally:
+                run_metadata.fill(m, measured)
         m.clear()
         programs, device = call.programs, self._target.environment.names[0]
         is_seen = bool(options.trace_level) or scoped_options.applied(options).is_observed

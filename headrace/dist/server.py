@@ -65,7 +65,8 @@ class Server:
     """Task of a cluster: worker, and master of the sessions that connect to it. Thread-safe.
 
     Args:
-      server_or_cluster_def: the tasks of the cluster with their addresses: a `ClusterSpec`, or an argument for one.
+      server_or_cluster_def: the tasks of the cluster with their addresses: a `ClusterSpec`, or an argument for one; or
+        a `ServerDef` message, whose job, task and configuration are those of arguments that are left out.
       job_name: the job of this task; None: the only job.
       task_index: the number of this task in its job; None: the only task.
       protocol: must be None, "headrace" or "grpc"; the protocol is always headrace's own.
@@ -116,6 +117,12 @@ class Server:
             raise ValueError(f"protocol={protocol!r}: the protocol of headrace is its own")
         if not start:
             raise ValueError("start=False: a server starts when it is made; make it later")
+        if hasattr(server_or_cluster_def, "default_session_config"):  # a ServerDef, of any package
+            given = server_or_cluster_def
+            server_or_cluster_def = given.cluster
+            job_name = given.job_name if job_name is None else job_name
+            task_index = given.task_index if task_index is None else task_index
+            config = given.default_session_config if config is None else config
         self.cluster = ClusterSpec(server_or_cluster_def)
         self.task = _task(self.cluster, job_name, task_index)
         access = FileAccess(files)

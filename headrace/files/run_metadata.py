@@ -51,6 +51,28 @@ def encode(metadata: RunMetadata) -> bytes:
     return _field(1, metadata.step_stats)
 
 
+def fill(message: Any, metadata: RunMetadata) -> None:
+    """Replaces the fields of a `RunMetadata` message by those of a run.
+
+    Args:
+      message: headrace's message or TensorFlow's.
+      metadata: the metadata of the run.
+
+    Raises:
+      TypeError: an argument of another type.
+    """
+    check(message)
+    message.Clear()
+    if metadata.ops:
+        message.MergeFromString(encode(metadata))
+
+
+def check(message: Any) -> None:
+    """Raises a TypeError for an object that is no `RunMetadata` message."""
+    if getattr(getattr(message, "DESCRIPTOR", None), "name", None) != "RunMetadata":
+        raise TypeError(f"run_metadata must be a RunMetadata, got {message!r} ({type(message).__name__})")
+
+
 def _message(record: Any) -> bytes:
     """The serialized fields of a record that exist in its message."""
     numbers = _NUMBERS[type(record).__name__]

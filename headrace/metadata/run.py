@@ -102,6 +102,22 @@ class RunOptions:
         return not (self.listener is None and self.ready is None and not self.check_numerics and not self.breakpoints)
 
 
+def options_of(given: Any) -> RunOptions:
+    """Returns the options of a run, of which a `RunOptions` message has the time limit and the trace level.
+
+    Args:
+      given: a `RunOptions`; or headrace's or TensorFlow's message of that name.
+
+    Raises:
+      TypeError: an argument of another type.
+    """
+    if isinstance(given, RunOptions):
+        return given
+    if getattr(getattr(given, "DESCRIPTOR", None), "name", None) != "RunOptions":
+        raise TypeError(f"options must be a RunOptions, got {given!r} ({type(given).__name__})")
+    return RunOptions(given.timeout_in_ms, trace_level=given.trace_level)
+
+
 # *** headrace's own records ***
 
 

@@ -40,22 +40,23 @@ from headrace.pb.versions_pb2 import VersionDef
 
 if TYPE_CHECKING:
     from headrace.pb.checkpoint_state_pb2 import CheckpointState
+    from headrace.pb.cluster_pb2 import ClusterDef, JobDef
+    from headrace.pb.config_pb2 import ConfigProto, GPUOptions, GraphOptions, OptimizerOptions, RunMetadata, RunOptions
+    from headrace.pb.cost_graph_pb2 import CostGraphDef
     from headrace.pb.event_pb2 import Event, SessionLog
     from headrace.pb.example_pb2 import Example, SequenceExample
-    from headrace.pb.feature_pb2 import Feature
+    from headrace.pb.feature_pb2 import BytesList, Feature, FeatureList, FeatureLists, Features, FloatList, Int64List
     from headrace.pb.histogram_pb2 import HistogramProto
     from headrace.pb.meta_graph_pb2 import AssetFileDef, CollectionDef, MetaGraphDef, SignatureDef, TensorInfo
     from headrace.pb.queue_runner_pb2 import QueueRunnerDef
-    from headrace.pb.saved_tensor_slice_pb2 import (
-        SavedSlice,
-        SavedSliceMeta,
-        SavedTensorSliceMeta,
-        SavedTensorSlices,
-    )
+    from headrace.pb.rewriter_config_pb2 import RewriterConfig
+    from headrace.pb.saved_tensor_slice_pb2 import SavedSlice, SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices
     from headrace.pb.saver_pb2 import SaverDef
+    from headrace.pb.step_stats_pb2 import StepStats
     from headrace.pb.summary_pb2 import Summary, SummaryMetadata
     from headrace.pb.tensor_bundle_pb2 import BundleEntryProto, BundleHeaderProto
     from headrace.pb.tensor_slice_pb2 import TensorSliceProto
+    from headrace.pb.tensorflow_server_pb2 import ServerDef
     from headrace.pb.variable_pb2 import SaveSliceInfoDef, VariableDef
 
 __all__ = [
@@ -63,29 +64,45 @@ __all__ = [
     "AttrValue",
     "BundleEntryProto",
     "BundleHeaderProto",
+    "BytesList",
     "CheckpointState",
+    "ClusterDef",
     "CollectionDef",
+    "ConfigProto",
+    "CostGraphDef",
     "DataType",
     "Event",
     "Example",
     "Feature",
+    "FeatureList",
+    "FeatureLists",
+    "Features",
+    "FloatList",
     "FullTypeDef",
     "FullTypeId",
     "FunctionDef",
     "FunctionDefLibrary",
+    "GPUOptions",
     "GradientDef",
     "GraphDebugInfo",
     "GraphDef",
+    "GraphOptions",
     "HistogramProto",
+    "Int64List",
+    "JobDef",
     "MetaGraphDef",
     "NameAttrList",
     "NodeDef",
     "OpDef",
     "OpDeprecation",
     "OpList",
+    "OptimizerOptions",
     "QueueRunnerDef",
     "RegisteredGradient",
     "ResourceHandleProto",
+    "RewriterConfig",
+    "RunMetadata",
+    "RunOptions",
     "SaveSliceInfoDef",
     "SavedSlice",
     "SavedSliceMeta",
@@ -94,8 +111,10 @@ __all__ = [
     "SaverDef",
     "SequenceExample",
     "SerializedDType",
+    "ServerDef",
     "SessionLog",
     "SignatureDef",
+    "StepStats",
     "Summary",
     "SummaryMetadata",
     "TensorInfo",
@@ -108,19 +127,35 @@ __all__ = [
 ]
 __all__ += DataType.keys()
 
-# Messages of model files and data records are loaded on first use.
+# Messages of model files, of data records and of sessions are loaded on first use.
 _LATER = {
     "AssetFileDef": "meta_graph",
     "BundleEntryProto": "tensor_bundle",
     "BundleHeaderProto": "tensor_bundle",
+    "BytesList": "feature",
     "CheckpointState": "checkpoint_state",
+    "ClusterDef": "cluster",
     "CollectionDef": "meta_graph",
+    "ConfigProto": "config",
+    "CostGraphDef": "cost_graph",
     "Event": "event",
     "Example": "example",
     "Feature": "feature",
+    "FeatureList": "feature",
+    "FeatureLists": "feature",
+    "Features": "feature",
+    "FloatList": "feature",
+    "GPUOptions": "config",
+    "GraphOptions": "config",
     "HistogramProto": "histogram",
+    "Int64List": "feature",
+    "JobDef": "cluster",
     "MetaGraphDef": "meta_graph",
+    "OptimizerOptions": "config",
     "QueueRunnerDef": "queue_runner",
+    "RewriterConfig": "rewriter_config",
+    "RunMetadata": "config",
+    "RunOptions": "config",
     "SaveSliceInfoDef": "variable",
     "SavedSlice": "saved_tensor_slice",
     "SavedSliceMeta": "saved_tensor_slice",
@@ -128,8 +163,10 @@ _LATER = {
     "SavedTensorSlices": "saved_tensor_slice",
     "SaverDef": "saver",
     "SequenceExample": "example",
+    "ServerDef": "tensorflow_server",
     "SessionLog": "event",
     "SignatureDef": "meta_graph",
+    "StepStats": "step_stats",
     "Summary": "summary",
     "SummaryMetadata": "summary",
     "TensorInfo": "meta_graph",

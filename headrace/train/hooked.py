@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace import step_events
-from headrace.metadata import RunMetadata, RunOptions
+from headrace.metadata import RunMetadata
+from headrace.metadata.run import options_of
 from headrace.train.coordinator import Coordinator
 from headrace.train.hooks.base import SessionRunArgs, SessionRunContext, SessionRunValues, blame, name_of
 from headrace.train.recovery import PREEMPTION
@@ -166,21 +167,23 @@ def merged(options: Any, more: Any) -> Any:
     two checks of numbers it has the first.
 
     Args:
-      options: `RunOptions`, or None.
-      more: `RunOptions`.
+      options: `RunOptions` (or a message of that name), or None.
+      more: the other, never None.
 
     Raises:
       ValueError: both have `ready`, which decides the order in which operations fire.
     """
+    more = options_of(more)
     if options is None:
         return more
+    options = options_of(options)
     listener = options.listener or more.listener
     if options.listener is not None and more.listener is not None:
         listener = step_events.Both(options.listener, more.listener)
     if options.ready is not None and more.ready is not None:
         raise ValueError("two RunOptions of one step have `ready`: only one can decide the order")
     return dataclasses.replace(
-        options if isinstance(options, RunOptions) else more,
+        options,
         timeout_in_ms=max(options.timeout_in_ms, more.timeout_in_ms),
         trace_level=max(options.trace_level, more.trace_level),
         listener=listener,

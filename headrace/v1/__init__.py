@@ -187,14 +187,6 @@ from headrace.v1.check_ops import (
     is_strictly_increasing,
     verify_tensor_all_finite,
 )  # fmt: skip
-from headrace.v1.config import (
-    ConfigProto,
-    GPUOptions,
-    GraphOptions,
-    OptimizerOptions,
-    RunMetadata,
-    RunOptions,
-)  # fmt: skip
 from headrace.v1.control_flow import (
     case,
     cond,
@@ -206,6 +198,7 @@ from headrace.v1.control_flow import (
     vectorized_map,
     while_loop,
 )  # fmt: skip
+from headrace.v1.critical_section import CriticalSection
 from headrace.v1.eager import GradientTape, disable_eager_execution, enable_eager_execution, function
 from headrace.v1.gradient_ops import (
     AggregationMethod,
@@ -514,6 +507,7 @@ from headrace.v1.sparse import (
     SparseTensorValue,
     convert_to_tensor_or_sparse_tensor,
     deserialize_many_sparse,
+    edit_distance,
     serialize_many_sparse,
     serialize_sparse,
     sparse_to_dense,
@@ -645,9 +639,15 @@ disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 
 # Imported on first use: modules that few programs use, and the messages of the wire format, which take long to load.
 _LATER = {
+    "app": "headrace.v1.app",
+    "data": "headrace.v1.data",
+    "flags": "headrace.v1.flags",
     "graph_util": "headrace.v1.graph_util",
+    "make_ndarray": "headrace.v1.tensor_protos:make_ndarray",
+    "make_tensor_proto": "headrace.v1.tensor_protos:make_tensor_proto",
     "mixed_precision": "headrace.v1.mixed_precision",
     "nest": "headrace.v1.nest",
+    "profiler": "headrace.v1.profiler",
     "raw_ops": "headrace.api.raw_ops",
     "resource_loader": "headrace.v1.resource_loader",
     "sysconfig": "headrace.v1.sysconfig",
@@ -655,26 +655,45 @@ _LATER = {
 } | {
     name: f"headrace.pb:{name}"
     for name in (
-        "AttrValue", "Event", "GraphDef", "HistogramProto", "MetaGraphDef", "NameAttrList", "NodeDef", "SessionLog",
-        "Summary", "SummaryMetadata",
+        "AttrValue", "ConfigProto", "Event", "GPUOptions", "GraphDef", "GraphOptions", "HistogramProto", "MetaGraphDef",
+        "NameAttrList", "NodeDef", "OptimizerOptions", "RunMetadata", "RunOptions", "SessionLog", "Summary",
+        "SummaryMetadata",
     )
-} | {"data": "headrace.v1.data"}  # fmt: skip
+}  # fmt: skip
 
 if TYPE_CHECKING:
     from headrace.api import raw_ops
     from headrace.pb import (
         AttrValue,
+        ConfigProto,
         Event,
+        GPUOptions,
         GraphDef,
+        GraphOptions,
         HistogramProto,
         MetaGraphDef,
         NameAttrList,
         NodeDef,
+        OptimizerOptions,
+        RunMetadata,
+        RunOptions,
         SessionLog,
         Summary,
         SummaryMetadata,
     )  # fmt: skip
-    from headrace.v1 import data, graph_util, mixed_precision, nest, resource_loader, sysconfig, version
+    from headrace.v1 import (
+        app,
+        data,
+        flags,
+        graph_util,
+        mixed_precision,
+        nest,
+        profiler,
+        resource_loader,
+        sysconfig,
+        version,
+    )  # fmt: skip
+    from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
 # fmt: off
 __all__ = [
@@ -695,6 +714,7 @@ __all__ = [
     "ConditionalAccumulator",
     "ConditionalAccumulatorBase",
     "ConfigProto",
+    "CriticalSection",
     "DType",
     "DeviceSpec",
     "Dimension",
@@ -764,6 +784,7 @@ __all__ = [
     "add_to_collections",
     "all_variables",
     "angle",
+    "app",
     "approx_top_k",
     "arg_max",
     "arg_min",
@@ -885,6 +906,7 @@ __all__ = [
     "dtypes",
     "dynamic_partition",
     "dynamic_stitch",
+    "edit_distance",
     "einsum",
     "enable_control_flow_v2",
     "enable_eager_execution",
@@ -916,6 +938,7 @@ __all__ = [
     "fill",
     "fingerprint",
     "fixed_size_partitioner",
+    "flags",
     "float16",
     "float32",
     "float64",
@@ -1008,7 +1031,9 @@ __all__ = [
     "logical_xor",
     "lookup",
     "losses",
+    "make_ndarray",
     "make_template",
+    "make_tensor_proto",
     "manip",
     "map_fn",
     "matching_files",
@@ -1064,6 +1089,7 @@ __all__ = [
     "polygamma",
     "pow",
     "print",
+    "profiler",
     "py_func",
     "py_function",
     "python_io",

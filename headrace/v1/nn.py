@@ -12,6 +12,7 @@ from headrace.api.nn import ctc, embedding
 from headrace.api.nn.losses import broadcast_softmax_cross_entropy
 from headrace.api.nn.windows import sliding
 from headrace.api.sparse_tensor import SparseTensor
+from headrace.v1 import array_ops, math_ops
 from headrace.v1 import rnn_cell as rnn_cell
 from headrace.v1.arguments import named
 from headrace.v1.array_ops import depth_to_space as depth_to_space
@@ -474,29 +475,56 @@ class experimental:
             return x * (1 / (1 - rate)) * math.cast(math.greater_equal(drawn, rate), x.dtype)
 
 
+@in_default_graph
+def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> Any:
+    """Merges equal labels that follow one another in a sequence.
+
+    Args:
+      labels: a matrix of labels, a sequence in each row.
+      seq_length: the vector of the lengths of the sequences.
+      name: name of the operations.
+
+    Returns:
+      The matrix of the merged labels, filled up with zeros, and the vector of the new lengths.
+
+    Source: TensorFlow's `tf.nn.collapse_repeated`.
+    """
+    with scopes.name_scope(name or "collapse_repeated_labels"):
+        labels, lengths = tensors.convert_to_tensor(labels), tensors.convert_to_tensor(seq_length)
+        size = array_ops.shape(labels)
+        begins = math_ops.not_equal(labels[:, 1:], labels[:, :-1])
+        start = array_ops.fill([size[0], math_ops.minimum(size[1], 1)], True)
+        kept = array_ops.concat([start, begins], 1) & array_ops.sequence_mask(lengths, size[1])
+        new = math_ops.reduce_sum(math_ops.cast(kept, lengths.dtype), 1)
+        places = array_ops.where(array_ops.sequence_mask(new))
+        longest = math_ops.cast(math_ops.reduce_max(new), size.dtype)
+        shape = math_ops.cast(array_ops.stack([size[0], longest]), places.dtype)
+        return array_ops.scatter_nd(places, array_ops.boolean_mask(labels, kept), shape), new
+
+
 # fmt: off
 __all__ = [
     "all_candidate_sampler", "approx_max_k", "approx_min_k", "atrous_conv2d", "atrous_conv2d_transpose", "avg_pool",
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "avg_pool_v2", "batch_norm_with_global_normalization",
-    "batch_normalization", "bias_add", "bidirectional_dynamic_rnn", "compute_accidental_hits", "compute_average_loss",
-    "conv1d", "conv1d_transpose", "conv2d", "conv2d_backprop_filter", "conv2d_backprop_input", "conv2d_transpose",
-    "conv3d", "conv3d_backprop_filter", "conv3d_backprop_filter_v2", "conv3d_transpose", "conv_transpose",
-    "convolution", "crelu", "ctc_beam_search_decoder", "ctc_beam_search_decoder_v2", "ctc_greedy_decoder", "ctc_loss",
-    "ctc_loss_v2", "depth_to_space", "depthwise_conv2d", "depthwise_conv2d_backprop_filter",
-    "depthwise_conv2d_backprop_input", "depthwise_conv2d_native", "depthwise_conv2d_native_backprop_filter",
-    "depthwise_conv2d_native_backprop_input", "dilation2d", "dropout", "dynamic_rnn", "elu", "embedding_lookup",
-    "embedding_lookup_sparse", "erosion2d", "experimental", "fixed_unigram_candidate_sampler", "fractional_avg_pool",
-    "fractional_max_pool", "fused_batch_norm", "in_top_k", "l2_loss", "l2_normalize", "leaky_relu",
-    "learned_unigram_candidate_sampler", "local_response_normalization", "log_poisson_loss", "log_sigmoid",
-    "log_softmax", "log_uniform_candidate_sampler", "lrn", "max_pool", "max_pool1d", "max_pool2d", "max_pool3d",
-    "max_pool_v2", "max_pool_with_argmax", "moments", "nce_loss", "normalize_moments", "pool", "quantized_avg_pool",
-    "quantized_conv2d", "quantized_max_pool", "raw_rnn", "relu", "relu6", "relu_layer", "rnn_cell",
-    "safe_embedding_lookup_sparse", "sampled_softmax_loss", "scale_regularization_loss", "selu", "separable_conv2d",
-    "sigmoid", "sigmoid_cross_entropy_with_logits", "silu", "softmax", "softmax_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits_v2", "softplus", "softsign", "space_to_batch", "space_to_depth",
-    "sparse_softmax_cross_entropy_with_logits", "static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn",
-    "sufficient_statistics", "swish", "tanh", "top_k", "uniform_candidate_sampler",
-    "weighted_cross_entropy_with_logits", "weighted_moments", "xw_plus_b", "zero_fraction",
+    "batch_normalization", "bias_add", "bidirectional_dynamic_rnn", "collapse_repeated", "compute_accidental_hits",
+    "compute_average_loss", "conv1d", "conv1d_transpose", "conv2d", "conv2d_backprop_filter", "conv2d_backprop_input",
+    "conv2d_transpose", "conv3d", "conv3d_backprop_filter", "conv3d_backprop_filter_v2", "conv3d_transpose",
+    "conv_transpose", "convolution", "crelu", "ctc_beam_search_decoder", "ctc_beam_search_decoder_v2",
+    "ctc_greedy_decoder", "ctc_loss", "ctc_loss_v2", "depth_to_space", "depthwise_conv2d",
+    "depthwise_conv2d_backprop_filter", "depthwise_conv2d_backprop_input", "depthwise_conv2d_native",
+    "depthwise_conv2d_native_backprop_filter", "depthwise_conv2d_native_backprop_input", "dilation2d", "dropout",
+    "dynamic_rnn", "elu", "embedding_lookup", "embedding_lookup_sparse", "erosion2d", "experimental",
+    "fixed_unigram_candidate_sampler", "fractional_avg_pool", "fractional_max_pool", "fused_batch_norm", "in_top_k",
+    "l2_loss", "l2_normalize", "leaky_relu", "learned_unigram_candidate_sampler", "local_response_normalization",
+    "log_poisson_loss", "log_sigmoid", "log_softmax", "log_uniform_candidate_sampler", "lrn", "max_pool", "max_pool1d",
+    "max_pool2d", "max_pool3d", "max_pool_v2", "max_pool_with_argmax", "moments", "nce_loss", "normalize_moments",
+    "pool", "quantized_avg_pool", "quantized_conv2d", "quantized_max_pool", "raw_rnn", "relu", "relu6", "relu_layer",
+    "rnn_cell", "safe_embedding_lookup_sparse", "sampled_softmax_loss", "scale_regularization_loss", "selu",
+    "separable_conv2d", "sigmoid", "sigmoid_cross_entropy_with_logits", "silu", "softmax",
+    "softmax_cross_entropy_with_logits", "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
+    "space_to_batch", "space_to_depth", "sparse_softmax_cross_entropy_with_logits", "static_bidirectional_rnn",
+    "static_rnn", "static_state_saving_rnn", "sufficient_statistics", "swish", "tanh", "top_k",
+    "uniform_candidate_sampler", "weighted_cross_entropy_with_logits", "weighted_moments", "xw_plus_b", "zero_fraction",
 ]
 # fmt: on
 

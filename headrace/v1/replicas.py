@@ -1,6 +1,6 @@
-"""TensorFlow 1's programs for several workers: `tf.train.SyncReplicasOptimizer` and `tf.train.Supervisor`.
+"""TensorFlow 1's programs for several workers: `ClusterSpec`, `SyncReplicasOptimizer` and `Supervisor` of `tf.train`.
 
-The implementation is that of `headrace.train`, for the default graph and its collections.
+The implementation is that of `headrace.dist` and `headrace.train`, for the default graph and its collections.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from headrace.dist import cluster_spec
 from headrace.train import supervisor
 from headrace.train.optimizers import sync_replicas
 from headrace.v1.graph import GraphKeys, in_default_graph
@@ -17,6 +18,25 @@ from headrace.v1.queue_runner import QueueRunner
 from headrace.v1.saver import Saver
 from headrace.v1.summary import FileWriter
 from headrace.v1.variables import Variable
+
+
+class ClusterSpec(cluster_spec.ClusterSpec):
+    """Jobs of a cluster, with the address of each task. See `headrace.cluster.ClusterSpec`.
+
+    Source: TensorFlow's `tf.train.ClusterSpec`.
+    """
+
+    def as_cluster_def(self) -> Any:
+        """Returns the cluster as a `ClusterDef` message.
+
+        Example:
+          >>> ClusterSpec({"ps": ["host0:2222"]}).as_cluster_def().job[0].tasks[0]
+          'host0:2222'
+        """
+        from headrace import pb  # here: the messages take long to load
+
+        tasks = {job: {i: self.task_address(job, i) for i in self.task_indices(job)} for job in sorted(self.jobs)}
+        return pb.ClusterDef(job=[pb.JobDef(name=job, tasks=of_job) for job, of_job in tasks.items()])
 
 
 class _ChiefQueueRunner(sync_replicas.ChiefQueueRunner, QueueRunner):

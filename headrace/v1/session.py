@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace import nest, session
 from headrace.api.sparse_tensor import SparseTensor
@@ -14,9 +14,12 @@ from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.session_config import read_config
 from headrace.target import connectable
-from headrace.v1.config import ConfigProto
+from headrace.v1.config import settings
 from headrace.v1.graph import get_default_graph
 from headrace.v1.tensor_shape import TensorShape
+
+if TYPE_CHECKING:
+    from headrace.pb import ConfigProto
 
 _sessions: contextvars.ContextVar[tuple[session.Session, ...]] = contextvars.ContextVar("headrace_sessions", default=())
 
@@ -25,15 +28,8 @@ defaults: dict[str, Any] = {}
 
 
 def _settings(config: ConfigProto | None) -> dict[str, Any]:
-    config = config or ConfigProto()
-    if not isinstance(config, ConfigProto):
-        raise TypeError(f"config must be a tf.ConfigProto, got {config!r} ({type(config).__name__})")
-    names = ("operation_timeout_in_ms", "allow_soft_placement", "log_device_placement", "inter_op_parallelism_threads",
-             "intra_op_parallelism_threads")  # fmt: skip
-    of_graphs = {n: getattr(config.graph_options, n) for n in ("enable_bfloat16_sendrecv", "enable_recv_scheduling")}
-    given = {n: getattr(config, n) for n in names}
-    found = {"device_count": dict(config.device_count), **given, **of_graphs, "device_filters": config.device_filters}
-    return found | {name: value for name, value in defaults.items() if not found[name]}
+    found = settings(config)
+    return found | {name: value for name, value in defaults.items() if not found.get(name)}
 
 
 class BaseSession(session.Session):
@@ -41,7 +37,7 @@ class BaseSession(session.Session):
 
     _convert = staticmethod(converting)
 
-    def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
         super().__init__(target or "", graph if graph is not None else get_default_graph(), _settings(config))
         self.sess_str = target
 
@@ -81,7 +77,7 @@ class Session(BaseSession):
     Source: TensorFlow's `tf.Session`. See `headrace.Session` for `run`, `make_callable` and `partial_run`.
     """
 
-    def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
         super().__init__(target, graph, config)
         self._entered: list[contextlib.ExitStack] = []
 
@@ -97,7 +93,7 @@ class Session(BaseSession):
         self.close()
 
     @staticmethod
-    def reset(target: Any, containers: Sequence[str] | None = None, config: ConfigProto | None = None) -> None:
+    def reset(target: Any, containers: Sequence[str] | None = None, config: Any = None) -> None:
         """Drops the resources of containers on all workers of a cluster.
 
         Args:
@@ -121,7 +117,7 @@ class InteractiveSession(BaseSession):
     Source: TensorFlow's `tf.InteractiveSession`.
     """
 
-    def __init__(self, target: Any = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+    def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
         super().__init__(target, graph, config)
         # not a `with` statement: other sessions may have become the default when it is closed
         _sessions.set((*_sessions.get(), self))

@@ -192,6 +192,31 @@ def sparse_to_dense(
 
 convert_to_tensor_or_sparse_tensor = in_default_graph(sparse_tensor.convert_to_tensor_or_sparse_tensor)
 
+
+@in_default_graph
+def edit_distance(hypothesis: Any, truth: Any, normalize: bool = True, name: str = "edit_distance") -> Any:
+    """Numbers of insertions, deletions and replacements that turn hypotheses into truths.
+
+    Args:
+      hypothesis, truth: sparse tensors with a sequence along the last axis, of one dtype.
+      normalize: whether a number is divided by the length of its truth.
+      name: name of the operation.
+
+    Returns:
+      The numbers, without the last axis.
+
+    Raises:
+      TypeError: an argument is not sparse.
+
+    Source: TensorFlow's `tf.edit_distance`.
+    """
+    for given in (hypothesis, truth):
+        if not isinstance(given, (sparse_tensor.SparseTensor, sparse_tensor.SparseTensorValue)):
+            raise TypeError(f"edit_distance takes sparse tensors, got {given!r} ({type(given).__name__})")
+    inputs = [part for x in (hypothesis, truth) for part in (x.indices, x.values, x.dense_shape)]
+    return scopes.builder(*inputs).make("EditDistance", inputs, {"normalize": normalize}, name)
+
+
 # fmt: off
 __all__ = [
     "SparseConditionalAccumulator", "SparseTensor", "SparseTensorSpec", "SparseTensorValue", "add", "bincount",

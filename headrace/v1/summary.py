@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import notices, public_names
 from headrace.api import summary
+from headrace.errors import UnimplementedError
 from headrace.files import events, local, summaries
 from headrace.train import event_writer
 from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph
@@ -170,7 +171,10 @@ class FileWriter(event_writer.FileWriter):
       flush_secs: seconds until written events are visible to readers, at most.
       graph_def: an older name of `graph`, for a `GraphDef`.
       filename_suffix: the end of the file's name.
-      session: not supported: summaries are written where the program runs.
+      session: a session of this process, or None. The events are written at once in both cases, by this process.
+
+    Raises:
+      UnimplementedError: a session of a cluster, whose events TensorFlow writes in the worker.
 
     Source: TensorFlow's `tf.summary.FileWriter`.
     """
@@ -185,8 +189,11 @@ class FileWriter(event_writer.FileWriter):
         filename_suffix: str | None = None,
         session: Any = None,
     ) -> None:
-        if session is not None:
-            raise NotImplementedError("FileWriter(session=...) writes by operations of a graph, which headrace has not")
+        if getattr(session, "sess_str", ""):
+            raise UnimplementedError(
+                f"FileWriter(session=...): the session of {session.sess_str} would write in its worker; leave session "
+                "out to write in this process"
+            )
         super().__init__(logdir, None, max_queue, flush_secs, filename_suffix)
         given = graph if graph is not None else graph_def
         if given is not None:

@@ -1,4 +1,7 @@
-"""TensorFlow 1's `tf.test`, of which headrace has the gradient checks; see also `headrace.check_gradients`."""
+"""TensorFlow 1's `tf.test`: checks of gradients, and the test cases of `testing`.
+
+See also `headrace.check_gradients`.
+"""
 
 from __future__ import annotations
 
@@ -144,11 +147,41 @@ def _by_differences(
     return np.array(rows, _reals(at).dtype).reshape(_reals(at).size, -1)
 
 
+# Imported on first use: `unittest` and what stands on it.
+_LATER = {
+    name: f"headrace.v1.testing:{name}"
+    for name in (
+        "TestCase", "assert_equal_graph_def", "create_local_cluster", "get_temp_dir", "gpu_device_name",
+        "is_built_with_cuda", "is_built_with_gpu_support", "is_built_with_rocm", "is_built_with_xla",
+        "is_gpu_available", "main", "test_src_dir_path",
+    )
+} | {"mock": "unittest.mock"}  # fmt: skip
+
+if TYPE_CHECKING:
+    from unittest import mock
+
+    from headrace.v1.testing import (
+        TestCase,
+        assert_equal_graph_def,
+        create_local_cluster,
+        get_temp_dir,
+        gpu_device_name,
+        is_built_with_cuda,
+        is_built_with_gpu_support,
+        is_built_with_rocm,
+        is_built_with_xla,
+        is_gpu_available,
+        main,
+        test_src_dir_path,
+    )
+
 # fmt: off
 __all__ = [
-    "compute_gradient", "compute_gradient_error",
+    "TestCase", "assert_equal_graph_def", "compute_gradient", "compute_gradient_error", "create_local_cluster",
+    "get_temp_dir", "gpu_device_name", "is_built_with_cuda", "is_built_with_gpu_support", "is_built_with_rocm",
+    "is_built_with_xla", "is_gpu_available", "main", "mock", "test_src_dir_path",
 ]
 # fmt: on
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = public_names.of(__name__, __all__)
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace import public_names
-from headrace.dist.cluster_spec import ClusterSpec
 from headrace.train import coordinator
 from headrace.train.device_setter import GreedyLoadBalancingStrategy, byte_size_load_fn, replica_device_setter
 from headrace.train.hooks import (
@@ -105,7 +104,7 @@ from headrace.v1.optimizers import (
     RMSPropOptimizer,
 )
 from headrace.v1.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
-from headrace.v1.replicas import Supervisor, SyncReplicasOptimizer
+from headrace.v1.replicas import ClusterSpec, Supervisor, SyncReplicasOptimizer
 from headrace.v1.saver import Saver
 from headrace.v1.summary import summary_iterator
 
@@ -114,10 +113,48 @@ LooperThread = coordinator.LooperThread
 
 if TYPE_CHECKING:
     from headrace.dist.server import Server
+    from headrace.pb import (
+        BytesList,
+        CheckpointState,
+        ClusterDef,
+        Example,
+        Feature,
+        FeatureList,
+        FeatureLists,
+        Features,
+        FloatList,
+        Int64List,
+        JobDef,
+        QueueRunnerDef,
+        SaverDef,
+        SequenceExample,
+        ServerDef,
+        SessionLog,
+    )  # fmt: skip
 
 # Imported on first use: messages, which take long to load, and what imports sockets.
 _LATER = {
-    **{name: f"headrace.pb:{name}" for name in ("CheckpointState", "QueueRunnerDef", "SaverDef", "SessionLog")},
+    **{
+        name: f"headrace.pb:{name}"
+        for name in (
+            "BytesList",
+            "CheckpointState",
+            "ClusterDef",
+            "Example",
+            "Feature",
+            "FeatureList",
+            "FeatureLists",
+            "Features",
+            "FloatList",
+            "Int64List",
+            "JobDef",
+            "QueueRunnerDef",
+            "SaverDef",
+            "SequenceExample",
+            "ServerDef",
+            "SessionLog",
+        )
+    },
     "Server": "headrace.dist.server:Server",
 }
 
@@ -126,18 +163,29 @@ __all__ = [
     "AdagradDAOptimizer",
     "AdagradOptimizer",
     "AdamOptimizer",
+    "BytesList",
     "CheckpointSaverHook",
     "CheckpointSaverListener",
+    "CheckpointState",
     "ChiefSessionCreator",
+    "ClusterDef",
     "ClusterSpec",
     "Coordinator",
+    "Example",
     "ExponentialMovingAverage",
+    "Feature",
+    "FeatureList",
+    "FeatureLists",
+    "Features",
     "FeedFnHook",
     "FinalOpsHook",
+    "FloatList",
     "FtrlOptimizer",
     "GlobalStepWaiterHook",
     "GradientDescentOptimizer",
     "GreedyLoadBalancingStrategy",
+    "Int64List",
+    "JobDef",
     "LoggingTensorHook",
     "LooperThread",
     "MomentumOptimizer",
@@ -151,12 +199,17 @@ __all__ = [
     "ProximalAdagradOptimizer",
     "ProximalGradientDescentOptimizer",
     "QueueRunner",
+    "QueueRunnerDef",
     "RMSPropOptimizer",
     "Saver",
+    "SaverDef",
     "Scaffold",
     "SecondOrStepTimer",
+    "SequenceExample",
     "Server",
+    "ServerDef",
     "SessionCreator",
+    "SessionLog",
     "SessionManager",
     "SessionRunArgs",
     "SessionRunContext",

@@ -26,7 +26,7 @@ TENSORFLOW_SCHEMA = """
 import sys
 from google.protobuf import descriptor_pb2
 from tensorflow.core.example import example_pb2
-from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2, tensor_bundle_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2, tensor_bundle_pb2, tensorflow_server_pb2
 from tensorflow.core.util import event_pb2, saved_tensor_slice_pb2
 from tensorflow.python.training import checkpoint_state_pb2
 
@@ -47,6 +47,7 @@ walk(tensor_bundle_pb2.DESCRIPTOR)
 walk(event_pb2.DESCRIPTOR)
 walk(checkpoint_state_pb2.DESCRIPTOR)
 walk(saved_tensor_slice_pb2.DESCRIPTOR)
+walk(tensorflow_server_pb2.DESCRIPTOR)
 sys.stdout.buffer.write(out.SerializeToString())
 """
 
@@ -72,6 +73,7 @@ def our_files() -> list[FileDescriptorProto]:
     walk(pb.Event.DESCRIPTOR.file)
     walk(pb.CheckpointState.DESCRIPTOR.file)
     walk(pb.SavedTensorSlices.DESCRIPTOR.file)
+    walk(pb.ServerDef.DESCRIPTOR.file)
     return list(found.values())
 
 

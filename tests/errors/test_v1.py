@@ -149,7 +149,7 @@ ROWS = [
     # graphs, sessions and their settings
     (finalized, RuntimeError, "Graph is finalized and cannot be modified"),
     (no_v1_graph, GraphError, r"the graph entered last, .* is no graph of headrace.v1: enter a tf.Graph\(\) instead"),
-    (unknown_field, AttributeError, "ConfigProto has no field 'alow_soft_placement'; it has .*'allow_soft_placement'"),
+    (unknown_field, AttributeError, 'ConfigProto has no "alow_soft_placement" field'),
     (lambda: tf.Session(config={"a": 1}), TypeError, r"config must be a tf.ConfigProto, got {'a': 1} \(dict\)"),
     (
         lambda: tf.constant(1.0, name="one").eval(),

@@ -40,7 +40,7 @@ BUDGETS: Final = {
     "ops": 36000,
     "optimize": 5400,
     "partition": 1000,
-    "pb": 150,
+    "pb": 200,
     "place": 1500,
     "recover": 1600,
     "resources": 6400,

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from headrace.errors import (
     GraphError,
     HeadraceWarning,
     InvalidArgumentError,
+    UnimplementedError,
     UnknownError,
 )
 from headrace.files import events, summaries
@@ -427,7 +429,10 @@ def test_a_closed_writer_of_tensorflow_1_warns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "error"),
     [
-        (lambda w, folder: v1.FileWriter(folder, session=1), NotImplementedError),
+        (
+            lambda w, folder: v1.FileWriter(folder, session=SimpleNamespace(sess_str="headrace://a:1")),
+            UnimplementedError,
+        ),
         (lambda w, folder: w.add_graph(), ValueError),
         (lambda w, folder: w.add_graph(b"", graph_def=b""), ValueError),
     ],

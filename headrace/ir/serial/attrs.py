@@ -220,20 +220,30 @@ def encode_tensor(array: Values | BadTensor) -> pb.TensorProto:
     size = array.size
     splat = is_splat(array)
     flat = first_element(array) if splat else array.reshape(-1)
+    if dtype is dtypes.string or (splat and (size > 1 or flat[0] == flat[0])):  # a scalar NaN would lose its payload
+        add_elements(proto, flat, dtype)
+    else:
+        proto.tensor_content = flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
+    return proto
+
+
+def add_elements(proto: pb.TensorProto, flat: Values, dtype: DType) -> None:
+    """Adds the elements of a vector to the field of a message for their dtype.
+
+    Raises:
+      GraphError: see `encode_tensor`.
+    """
     if dtype is dtypes.string:
         if not all(isinstance(x, bytes) for x in flat):
             raise GraphError(f"an array of {type(flat[0]).__name__} objects cannot be written to a GraphDef")
         proto.string_val.extend(flat)
-    elif splat and (size > 1 or flat[0] == flat[0]):  # as a number, a scalar NaN would lose its payload
-        field, of = _FIELDS[dtype]
-        if field == "half_val":
-            flat = flat.view(np.uint16)
-        elif dtype.is_complex:
-            flat = flat.view(of)
-        getattr(proto, field).extend(flat.tolist())
-    else:
-        proto.tensor_content = flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
-    return proto
+        return
+    field, of = _FIELDS[dtype]
+    if field == "half_val":
+        flat = flat.view(np.uint16)
+    elif dtype.is_complex:
+        flat = flat.view(of)
+    getattr(proto, field).extend(flat.tolist())
 
 
 def write_tensor(array: Values, dtype: DType) -> bytes:
