@@ -620,7 +620,7 @@ _LATER = {
         "AttrValue", "Event", "GraphDef", "HistogramProto", "MetaGraphDef", "NameAttrList", "NodeDef", "SessionLog",
         "Summary", "SummaryMetadata",
     )
-}  # fmt: skip
+} | {name: f"headrace.v1.{name}" for name in ("distributions", "feature_column")}  # fmt: skip
 
 if TYPE_CHECKING:
     from headrace.pb import (
@@ -635,6 +635,7 @@ if TYPE_CHECKING:
         Summary,
         SummaryMetadata,
     )  # fmt: skip
+    from headrace.v1 import distributions, feature_column
 
 # fmt: off
 __all__ = [
@@ -823,6 +824,7 @@ __all__ = [
     "disable_tensor_equality",
     "disable_v2_behavior",
     "disable_v2_tensorshape",
+    "distributions",
     "div",
     "div_no_nan",
     "divide",
@@ -853,6 +855,7 @@ __all__ = [
     "fake_quant_with_min_max_vars_gradient",
     "fake_quant_with_min_max_vars_per_channel",
     "fake_quant_with_min_max_vars_per_channel_gradient",
+    "feature_column",
     "fft",
     "fft2d",
     "fft3d",
