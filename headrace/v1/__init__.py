@@ -620,7 +620,9 @@ _LATER = {
         "AttrValue", "Event", "GraphDef", "HistogramProto", "MetaGraphDef", "NameAttrList", "NodeDef", "SessionLog",
         "Summary", "SummaryMetadata",
     )
-} | {name: f"headrace.v1.{name}" for name in ("distributions", "feature_column")}  # fmt: skip
+} | {name: f"headrace.v1.{name}" for name in ("distributions", "feature_column", "ragged")} | {
+    "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor"
+}  # fmt: skip
 
 if TYPE_CHECKING:
     from headrace.pb import (
@@ -635,7 +637,8 @@ if TYPE_CHECKING:
         Summary,
         SummaryMetadata,
     )  # fmt: skip
-    from headrace.v1 import distributions, feature_column
+    from headrace.v1 import distributions, feature_column, ragged
+    from headrace.v1.ragged.ragged_tensor import RaggedTensor
 
 # fmt: off
 __all__ = [
@@ -678,6 +681,7 @@ __all__ = [
     "Print",
     "PriorityQueue",
     "QueueBase",
+    "RaggedTensor",
     "RandomShuffleQueue",
     "ReaderBase",
     "RegisterGradient",
@@ -1019,6 +1023,7 @@ __all__ = [
     "queue",
     "quint8",
     "quint16",
+    "ragged",
     "ragged_fill_empty_rows",
     "ragged_fill_empty_rows_grad",
     "random",
