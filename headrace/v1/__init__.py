@@ -640,7 +640,10 @@ disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 # Imported on first use: modules that few programs use, and the messages of the wire format, which take long to load.
 _LATER = {
     "app": "headrace.v1.app",
+    "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor",
     "data": "headrace.v1.data",
+    "distributions": "headrace.v1.distributions",
+    "feature_column": "headrace.v1.feature_column",
     "flags": "headrace.v1.flags",
     "graph_util": "headrace.v1.graph_util",
     "make_ndarray": "headrace.v1.tensor_protos:make_ndarray",
@@ -648,6 +651,7 @@ _LATER = {
     "mixed_precision": "headrace.v1.mixed_precision",
     "nest": "headrace.v1.nest",
     "profiler": "headrace.v1.profiler",
+    "ragged": "headrace.v1.ragged",
     "raw_ops": "headrace.api.raw_ops",
     "resource_loader": "headrace.v1.resource_loader",
     "sysconfig": "headrace.v1.sysconfig",
@@ -684,15 +688,19 @@ if TYPE_CHECKING:
     from headrace.v1 import (
         app,
         data,
+        distributions,
+        feature_column,
         flags,
         graph_util,
         mixed_precision,
         nest,
         profiler,
+        ragged,
         resource_loader,
         sysconfig,
         version,
-    )  # fmt: skip
+    )
+    from headrace.v1.ragged.ragged_tensor import RaggedTensor
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
 # fmt: off
@@ -745,6 +753,7 @@ __all__ = [
     "Print",
     "PriorityQueue",
     "QueueBase",
+    "RaggedTensor",
     "RandomShuffleQueue",
     "ReaderBase",
     "RegisterGradient",
@@ -899,6 +908,7 @@ __all__ = [
     "disable_tensor_equality",
     "disable_v2_behavior",
     "disable_v2_tensorshape",
+    "distributions",
     "div",
     "div_no_nan",
     "divide",
@@ -931,6 +941,7 @@ __all__ = [
     "fake_quant_with_min_max_vars_gradient",
     "fake_quant_with_min_max_vars_per_channel",
     "fake_quant_with_min_max_vars_per_channel_gradient",
+    "feature_column",
     "fft",
     "fft2d",
     "fft3d",
@@ -1104,6 +1115,7 @@ __all__ = [
     "queue",
     "quint8",
     "quint16",
+    "ragged",
     "ragged_fill_empty_rows",
     "ragged_fill_empty_rows_grad",
     "random",

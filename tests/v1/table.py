@@ -81,8 +81,8 @@ DIFFERS = {
     "NodeDef": "the message of `headrace.pb`: the same fields and wire format, another Python class",
     "AttrValue": "the message of `headrace.pb`: the same fields and wire format, another Python class",
     "RunMetadata": "the message of `headrace.pb`; of its fields `step_stats` is filled",
-    "ConfigProto": "the message of `headrace.pb`; of its fields only device counts and filters, numbers of threads, soft "
-    "placement, the log of placements and the time limit have an effect",
+    "ConfigProto": "the message of `headrace.pb`; of its fields only device counts and filters, numbers of threads, "
+    "soft placement, the log of placements and the time limit have an effect",
     "GPUOptions": "the message of `headrace.pb`, without effect",
     "GraphOptions": "the message of `headrace.pb`, without effect",
     "OptimizerOptions": "the message of `headrace.pb`, without effect",

@@ -220,7 +220,7 @@ def _cross_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for kind, dtype in itertools.chain(
             (("Input values", d) for d in attrs["sparse_types"]), (("Dense inputs", d) for d in attrs["dense_types"])
         ):
-            if dtype is not internal:
+            if internal is string and dtype is not string:
                 raise InvalidArgumentError(
                     f"{kind} should be of internal type {internal.name} but received {dtype.name}"
                 )
