@@ -445,9 +445,11 @@ def test_copies_are_in_the_trace() -> None:
     assert "of loop 'while'" in spans[0].name
     file = io.StringIO()
     step_events.write_chrome(events, file)
-    bars = [e for e in json.loads(file.getvalue())["traceEvents"] if e["name"].startswith("swap ")]
+    written = json.loads(file.getvalue())["traceEvents"]
+    bars = [e for e in written if e["name"].startswith("swap ")]
     assert len(bars) == len(spans)
     rows = {(e["pid"], e["tid"]) for e in bars}
-    others = {(e["pid"], e["tid"]) for e in json.loads(file.getvalue())["traceEvents"] if e["ph"] == "X"} - rows
-    assert len(rows) == 1
-    assert others
+    names = {e["args"]["name"] for e in written if e["name"] == "thread_name" and (e["pid"], e["tid"]) in rows}
+    # A kernel that waits for a value may read it while the thread of copies writes another: two lanes of one stream.
+    assert names in ({"stream copy"}, {"stream copy", "stream copy 2"})
+    assert {(e["pid"], e["tid"]) for e in written if e["ph"] == "X"} - rows
