@@ -73,7 +73,6 @@ _ELSEWHERE: Final = {
     "chunk": "split",
     "array_split": "split",
     "cross_entropy": "nn.softmax_cross_entropy_with_logits",
-    "data": "train",
     "dot": "tensordot",
     "empty": "zeros",
     "empty_like": "zeros_like",

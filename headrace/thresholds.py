@@ -690,8 +690,9 @@ PREFETCHED: Final = 8
 # Unit: calls. Estimate.
 PARALLEL_CALLS: Final = 8
 
-# Duration from which on the function of a parallel `map` is called by other threads.
-# Unit: seconds. Estimate (a change of threads takes 20 to 40 µs).
+# Duration from which on the function of a parallel `map` is called by other threads; a change of threads takes 20 to
+# 40 µs.
+# Unit: seconds. Estimate.
 PARALLEL_CALL: Final = 100e-6
 
 # Functions of datasets of which the compiled code is kept.

@@ -107,7 +107,7 @@ def test_a_route_returns_the_values_of_the_interpreter(
 
 def test_a_session_of_tensorflow_1_takes_a_watch(program: Program) -> None:
     with tf.Session(graph=program.graph) as session:
-        check(program, *session.run(program.y, {program.n: 5}, tf.RunOptions(watch=SPECS)))
+        check(program, *session.run(program.y, {program.n: 5}, hr.RunOptions(watch=SPECS)))
 
 
 # *** partial runs ***

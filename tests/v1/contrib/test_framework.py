@@ -82,7 +82,7 @@ def test_nest() -> None:
     assert not nest.is_sequence("ab")
     with pytest.raises(ValueError, match="don't have the same nested structure"):
         nest.assert_same_structure([1], [1, 2])
-    with pytest.raises(ValueError, match="Structure had 2 elements, but flat_sequence had 1"):
+    with pytest.raises(ValueError, match="Structure had 2 atoms, but flat_sequence had 1"):
         nest.pack_sequence_as([0, 0], [1])
 
 
