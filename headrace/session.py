@@ -50,12 +50,17 @@ from headrace.target import LocalTarget, connectable
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from headrace import pb
     from headrace.compile import Compiled
     from headrace.compiled_step import CompiledStep
     from headrace.ir.graph import Graph, Operation
     from headrace.observe.watch import Watch, Watched
     from headrace.observe.watching import PartialValues
     from headrace.target import Connectable, Target
+
+    # headrace's records, or messages of TensorFlow's form
+    AnyOptions = RunOptions | pb.RunOptions
+    AnyMetadata = RunMetadata | pb.RunMetadata
 
 CLOSED = "Attempted to use a closed Session."
 CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
@@ -174,8 +179,8 @@ class Session:
         self,
         fetches: Any,
         feed_dict: Mapping[Any, Any] | None = None,
-        options: RunOptions | None = None,
-        run_metadata: RunMetadata | None = None,
+        options: AnyOptions | None = None,
+        run_metadata: AnyMetadata | None = None,
         *,
         timeout_ms: float | None = None,
         check_numerics: bool | NumericsCheck = False,
@@ -239,7 +244,7 @@ class Session:
         call: PreparedCall,
         values: Sequence[Any],
         options: RunOptions,
-        run_metadata: RunMetadata | None,
+        run_metadata: AnyMetadata | None,
         timeout_ms: float | None,
     ) -> tuple[Any, Watched]:
         """Runs a step; returns its values and the watched values."""
@@ -287,7 +292,7 @@ class Session:
         with self._explained():
             known[1].programs.general  # noqa: B018 - errors of compiling are raised here, not at the first call
 
-        def call(*args: Any, options: RunOptions | None = None, run_metadata: RunMetadata | None = None) -> Any:
+        def call(*args: Any, options: AnyOptions | None = None, run_metadata: AnyMetadata | None = None) -> Any:
             nonlocal known
             try:
                 if len(args) != len(key):
@@ -559,7 +564,7 @@ class Session:
             return as_own(list(code.run(step, fed)))
 
     def _measured(
-        self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: RunMetadata
+        self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: AnyMetadata
     ) -> Any:
         """Calls `_run` and fills `m`."""
         if not isinstance(m, RunMetadata):

@@ -28,7 +28,7 @@ FRAGMENTS = {"adding_ops.md", "partition.md", "control_flow.md", "errors.md"}
 PAGES = [ROOT / "README.md", *(p for p in sorted((ROOT / "docs").rglob("*.md")) if p.name not in FRAGMENTS)]
 CONFIG = {
     "typeCheckingMode": "standard",
-    "extraPaths": [str(ROOT)],
+    "extraPaths": [str(ROOT), str(ROOT / "examples")],  # Python looks for modules next to a program first
     "reportPossiblyUnboundVariable": "warning",  # as in pyright's standard mode
 }
 

@@ -173,7 +173,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "execute": ARRAYS | {"threadpoolctl", "jax"},
     "targets": ARRAYS | {"llvmlite", "scipy", "threadpoolctl"},
     "compile": ARRAYS | {"jax"},
-    "v1": ARRAYS | {"scipy"},  # `tf.contrib.opt.ScipyOptimizerInterface`
+    "v1": ARRAYS | {"google", "scipy"},  # messages of `tf.test`; `tf.contrib.opt.ScipyOptimizerInterface`
     "session": ARRAYS | {"threadpoolctl"},
     "dist": ARRAYS | {"msgspec", "ray"},
     "train": ARRAYS | {"tqdm", "matplotlib"},

@@ -103,7 +103,7 @@ class RunOptions:
 
 
 def options_of(given: Any) -> RunOptions:
-    """Returns the options of a run, of which a `RunOptions` message has the time limit and the trace level.
+    """Returns the options of a run; of a message, its time limit and trace level.
 
     Args:
       given: a `RunOptions`; or headrace's or TensorFlow's message of that name.

@@ -38,7 +38,6 @@ REASONS: Final[dict[str, str]] = {
     "xla*": "headrace compiles every step that it can, without a scope",
     "debugging.experimental.*": "the debugger of TensorFlow 2; `hr.record` and `hr.watch` look into a running step",
     "data.experimental.service.*": "the data service of TensorFlow's clusters; each worker reads its own input",
-    "feature_column.sequence_*": "columns of sequences; `tf.io.parse_sequence_example` reads sequences",
     "quantization.experimental.*": "a converter of saved models for phones",
     "experimental.*ension*": _EXTENSION,
     "experimental.dispatch_*": _EXTENSION,

@@ -22,7 +22,8 @@ from headrace.errors import HeadraceWarning
 from tests.manners.running import GRAPH, ROOT, SESSIONS, passes, run
 
 PACKAGE = ROOT / "headrace"
-SPEAK = {"cli.py", "progress.py", "__main__.py"}  # the commands: standard output is theirs
+# The commands: standard output is theirs. `tf.profiler.profile` prints its table as TensorFlow's does.
+SPEAK = {"cli.py", "progress.py", "__main__.py", "v1/profiler.py"}
 
 EVERYTHING = [
     f"""
@@ -82,7 +83,7 @@ def test_the_library_never_prints() -> None:
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         name = path.relative_to(PACKAGE).as_posix()
-        if name.split("/")[0] not in SPEAK:
+        if name not in SPEAK and name.split("/")[0] not in SPEAK:
             found += [f"{name}:{line}" for line in _prints(ast.parse(path.read_text(encoding="utf-8")))]
     assert not found, f"only the commands may print: {found}"
 

@@ -210,7 +210,7 @@ def _concat(rows: Sequence[Any]) -> Any:
 
 
 def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
-    """Keeps the elements of `data` where `mask` is true; with a mask of rank 2, in ragged rows.
+    """Keeps the elements of `data` where `mask` is true, as rows of different lengths.
 
     Args:
       data: a tensor or ragged tensor.

@@ -1,4 +1,4 @@
-"""Ragged tensors: rows of different lengths, as their joined values and the places at which rows begin.
+"""Ragged tensors: rows of different lengths as joined values and row splits.
 
 A `RaggedTensor` is a structure of tensors. A session fetches it as a `RaggedTensorValue`, which can be fed too.
 """
@@ -39,7 +39,7 @@ class RaggedTensorValue(tuple[Any, ...]):
 
     @classmethod
     def from_parts(cls, flat_values: Any, *nested_row_splits: Any) -> RaggedTensorValue:
-        """Makes a value of the innermost values, and of the row splits from the outermost on."""
+        """Makes a value of the innermost values and the row splits, outermost first."""
         return tuple.__new__(cls, (flat_values, *nested_row_splits))
 
     @property
