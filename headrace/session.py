@@ -50,17 +50,13 @@ from headrace.target import LocalTarget, connectable
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from headrace import pb
     from headrace.compile import Compiled
     from headrace.compiled_step import CompiledStep
     from headrace.ir.graph import Graph, Operation
+    from headrace.metadata.run import RunMetadataMessage, RunOptionsMessage
     from headrace.observe.watch import Watch, Watched
     from headrace.observe.watching import PartialValues
     from headrace.target import Connectable, Target
-
-    # headrace's records, or messages of TensorFlow's form
-    AnyOptions = RunOptions | pb.RunOptions
-    AnyMetadata = RunMetadata | pb.RunMetadata
 
 CLOSED = "Attempted to use a closed Session."
 CLOSE_SECONDS = 5.0  # the longest wait of close() for running steps, in seconds
@@ -179,8 +175,8 @@ class Session:
         self,
         fetches: Any,
         feed_dict: Mapping[Any, Any] | None = None,
-        options: AnyOptions | None = None,
-        run_metadata: AnyMetadata | None = None,
+        options: RunOptions | RunOptionsMessage | None = None,
+        run_metadata: RunMetadata | RunMetadataMessage | None = None,
         *,
         timeout_ms: float | None = None,
         check_numerics: bool | NumericsCheck = False,
@@ -244,7 +240,7 @@ class Session:
         call: PreparedCall,
         values: Sequence[Any],
         options: RunOptions,
-        run_metadata: AnyMetadata | None,
+        run_metadata: RunMetadata | RunMetadataMessage | None,
         timeout_ms: float | None,
     ) -> tuple[Any, Watched]:
         """Runs a step; returns its values and the watched values."""
@@ -292,7 +288,11 @@ class Session:
         with self._explained():
             known[1].programs.general  # noqa: B018 - errors of compiling are raised here, not at the first call
 
-        def call(*args: Any, options: AnyOptions | None = None, run_metadata: AnyMetadata | None = None) -> Any:
+        def call(
+            *args: Any,
+            options: RunOptions | RunOptionsMessage | None = None,
+            run_metadata: RunMetadata | RunMetadataMessage | None = None,
+        ) -> Any:
             nonlocal known
             try:
                 if len(args) != len(key):
@@ -564,7 +564,12 @@ class Session:
             return as_own(list(code.run(step, fed)))
 
     def _measured(
-        self, call: PreparedCall, values: Sequence[Any], options: RunOptions, timeout_ms: float | None, m: AnyMetadata
+        self,
+        call: PreparedCall,
+        values: Sequence[Any],
+        options: RunOptions,
+        timeout_ms: float | None,
+        m: RunMetadata | RunMetadataMessage,
     ) -> Any:
         """Calls `_run` and fills `m`."""
         if not isinstance(m, RunMetadata):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from headrace import step_events
 from headrace.records import record
@@ -100,6 +100,28 @@ class RunOptions:
     def is_observed(self) -> bool:
         """Whether the token machine must fire each node by itself."""
         return not (self.listener is None and self.ready is None and not self.check_numerics and not self.breakpoints)
+
+
+class RunOptionsMessage(Protocol):
+    """A `RunOptions` message, of headrace or TensorFlow."""
+
+    timeout_in_ms: int
+
+    @property
+    def DESCRIPTOR(self) -> Any: ...
+
+    @property
+    def trace_level(self) -> Any: ...
+
+
+class RunMetadataMessage(Protocol):
+    """A `RunMetadata` message, of headrace or TensorFlow."""
+
+    @property
+    def DESCRIPTOR(self) -> Any: ...
+
+    @property
+    def step_stats(self) -> Any: ...
 
 
 def options_of(given: Any) -> RunOptions:

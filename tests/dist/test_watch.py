@@ -132,7 +132,7 @@ def test_breakpoints_of_a_cluster_are_refused(cluster: Any) -> None:
     g, (p, q, x), y = primitives(["/task:0", "/task:1"])
     options = hr.RunOptions(breakpoints=[hr.breakpoint_when("a", on_pause=print)])
     with hr.Session(cluster, graph=g) as session:
-        with pytest.raises(UnimplementedError, match="this step runs on a cluster"):
+        with pytest.raises(UnimplementedError, match="cannot pause this step: it runs on a cluster"):
             session.run(y, {p: True, q: True, x: [1.0, 2.0]}, options)
-        with pytest.raises(UnimplementedError, match="this step runs on a cluster"):
+        with pytest.raises(UnimplementedError, match="cannot pause this step: it runs on a cluster"):
             session.partial_run_setup(y, [p, q, x], options)

@@ -2,9 +2,9 @@
 
 const GRAPH_FORMAT = "headrace-graph";
 const COLUMNS = {
-  tokens: { node: "u4", tag: "u4", begin: "f8", end: "f8", dead: "u1", cause: "u4", value: "u4", device: "u4" },
+  tokens: { node: "u4", tag: "u4", begin: "f8", end: "f8", dead: "u1", cause: "u4", value: "u4", device: "u4", waited: "u1" },
   values: { dtype: "u4", shape: "u4", min: "f8", max: "f8", mean: "f8", nans: "u4", bytes: "f8", elements: "u4" },
-  iterations: { tag: "u4", open: "f8", close: "f8", held_by: "u4" },
+  iterations: { tag: "u4", open: "f8", close: "f8", held_by: "u4", device: "u4" },
   crossings: { edge: "u4", tag: "u4", from: "u4", to: "u4", sent: "f8", received: "f8", dead: "u1" },
 };
 
