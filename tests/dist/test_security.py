@@ -245,6 +245,7 @@ OPS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 #: Op types whose arguments look like those of files.
 NO_FILES = {
+    "TensorSliceDataset",  # its attribute says whether the elements are names of files; it opens none
     "CTCBeamSearchDecoder", "DebugIdentity", "DebugIdentityV2", "DebugIdentityV3",
     "RegexFullMatch", "RegexReplace", "ShardedFilename", "ShardedFilespec",
     "StaticRegexFullMatch", "StaticRegexReplace",
@@ -274,14 +275,58 @@ def _reader(type: str, path: str, **attrs: Any) -> Any:
         return scopes.builder().make(f"ReaderRead{v2}", (handle, names), {})[1]
 
 
+def _rows(type: str, **more: Any) -> Callable[[str], Any]:
+    def make(path: str) -> Any:
+        return getattr(hr.raw_ops, type)(filenames=path, buffer_size=0, **more)
+
+    return make
+
+
+def _cached(type: str, **more: Any) -> Callable[[str], Any]:
+    def make(path: str) -> Any:
+        rows = hr.raw_ops.TensorSliceDataset(components=[["a", "b"]], output_shapes=[()])
+        shown = {"output_types": [hr.string], "output_shapes": [()]}
+        # any resource: a cache in a file has no use for one
+        resource = hr.raw_ops.IteratorV2(shared_name=f"cache of {path}", container="", **shown)
+        memory = {"cache": resource} if type.endswith("V2") else {}
+        return getattr(hr.raw_ops, type)(input_dataset=rows, filename=path, **memory, **shown)
+
+    return make
+
+
+_SIZES = {"header_bytes": 0, "record_bytes": 2, "footer_bytes": 0}
+#: Datasets, whose files the iterator opens.
+DATASETS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "TextLineDataset": ("text", _rows("TextLineDataset", compression_type="")),
+    "TFRecordDataset": ("text", _rows("TFRecordDataset", compression_type="")),
+    "FixedLengthRecordDataset": ("text", _rows("FixedLengthRecordDataset", **_SIZES)),
+    "FixedLengthRecordDatasetV2": ("text", _rows("FixedLengthRecordDatasetV2", compression_type="", **_SIZES)),
+    "CacheDataset": ("new", _cached("CacheDataset")),
+    "CacheDatasetV2": ("new", _cached("CacheDatasetV2")),
+}
+
+
+def _element(type: str, path: str, is_ahead: bool) -> Any:
+    """The first element of a dataset of a file, by the thread of `PrefetchDataset` or by that of the step."""
+    shown = {"output_types": [hr.string], "output_shapes": [()]}
+    dataset = DATASETS[type][1](path)
+    if is_ahead:
+        dataset = hr.raw_ops.PrefetchDataset(input_dataset=dataset, buffer_size=1, **shown)
+    handle = hr.raw_ops.IteratorV2(shared_name=f"{type} of {path} {is_ahead}", container="", **shown)
+    with hr.control_dependencies([hr.raw_ops.MakeIterator(dataset=dataset, iterator=handle)]):
+        return hr.raw_ops.IteratorGetNext(iterator=handle, **shown)
+
+
 def test_every_op_with_a_file_name_has_a_case() -> None:
     named = set()
     for type in op_registry:
         record = op_registry.get(type)
         if any(_FILE.search(name) for name in (*(a.name for a in record.ins), *record.attrs)):
             named.add(type)
-    assert named - NO_FILES == OPS.keys()
-    assert all(op_registry.get(type).kernel is None for type in OPS)  # pure kernels run without the context of a step
+    assert named - NO_FILES == OPS.keys() | DATASETS.keys()
+    assert all(
+        op_registry.get(type).kernel is None for type in named - NO_FILES
+    )  # pure kernels run without the context of a step
     readers = {t.removesuffix("V2") for t in op_registry if t.endswith(("Reader", "ReaderV2"))}
     assert readers - {"IdentityReader"} == READERS.keys()
 
@@ -309,6 +354,17 @@ def test_no_op_uses_a_file_outside_of_the_folder(files: Files, engine: str) -> N
     with hr.Session(hr.cluster.at(files.address), graph=g, engine=engine) as session:
         for type, path, target in cases:
             _denied(session, target, type, path)
+
+
+@pytest.mark.parametrize("type", DATASETS)
+def test_an_iterator_of_a_dataset_does_not_run_in_another_process(files: Files, type: str) -> None:
+    """Without this limit, on Python's functions in datasets, the hostile paths above are cases of datasets too."""
+    name, _ = DATASETS[type]
+    with hr.Graph(ordered=False) as g:
+        target = _element(type, files.hostile(name)[0], is_ahead=False)
+    with hr.Session(hr.cluster.at(files.address), graph=g) as session:
+        with pytest.raises(InvalidArgumentError, match="calls a Python function of this process"):
+            session.run(target, timeout_ms=LIMIT)
 
 
 def test_a_reader_does_not_restore_a_file_outside_of_the_folder(files: Files) -> None:
