@@ -344,7 +344,7 @@ op(
     {
         "f": func_attr(),
         "Tstate": list_attr("type", minimum=1),
-        "Targuments": list_attr("type", ()),
+        "Targuments": list_attr("type"),
         **_ELEMENTS,
         "use_inter_op_parallelism": True,
         "metadata": "",

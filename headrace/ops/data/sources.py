@@ -170,7 +170,7 @@ _dataset(
     "A dataset of pieces of files, of equal length; the files may be compressed.",
 )
 _FUNCTIONS = {f"{name}_func": func_attr() for name in ("init", "next", "finalize")}
-_ARGUMENTS = {f"T{name}_func_args": list_attr("type", ()) for name in ("init", "next", "finalize")}
+_ARGUMENTS = {f"T{name}_func_args": list_attr("type") for name in ("init", "next", "finalize")}
 _dataset(
     "GeneratorDataset",
     ", ".join(f"{name}_func_other_args: T{name}_func_args" for name in ("init", "next", "finalize")),

@@ -35,7 +35,7 @@ _METADATA: Attrs = {"metadata": ""}
 _NONE: Attrs = {}
 _more: Attrs  # of the loops below: attributes that only some forms of an op have
 _INPUT = "input_dataset: variant"
-_CALL = {"f": func_attr(), "Targuments": list_attr("type", ())}
+_CALL = {"f": func_attr(), "Targuments": list_attr("type")}
 _WITH_CALL = f"{_INPUT}, other_arguments: Targuments"
 
 
@@ -120,7 +120,7 @@ for _type, _is_prefix, _doc in (
     _dataset(
         _type,
         _WITH_CALL,
-        {"predicate": func_attr(), "Targuments": list_attr("type", ()), **_METADATA},
+        {"predicate": func_attr(), "Targuments": list_attr("type"), **_METADATA},
         lambda ctx, attrs, input, *rest, is_prefix=_is_prefix: Filter(
             input, callable_of(ctx, attrs["predicate"], rest), is_prefix
         ),
@@ -242,11 +242,11 @@ def _scan(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Datas
     return Scan(input, rest[:n], callable_of(ctx, attrs["f"], rest[n:]))
 
 
-for _type, _more in (("ScanDataset", _METADATA), ("ExperimentalScanDataset", _NONE)):
+for _type, _more in (("ScanDataset", {**_METADATA, "use_default_device": True}), ("ExperimentalScanDataset", _NONE)):
     _dataset(
         _type,
         f"{_INPUT}, initial_state: Tstate, other_arguments: Targuments",
-        {**_CALL, "Tstate": list_attr("type", minimum=1), **_KEEPS, "use_default_device": True, **_more},
+        {**_CALL, "Tstate": list_attr("type", minimum=1), **_KEEPS, **_more},
         _scan,
         "The outputs of `f(state, element)`, which also returns the next state.",
     )
@@ -357,7 +357,7 @@ _dataset(
     ", ".join([_INPUT, *(f"{n}_func_other_arguments: T{n}_func_other_arguments" for n in _NAMES)]),
     {
         **{f"{n}_func": func_attr() for n in _NAMES},
-        **{f"T{n}_func_other_arguments": list_attr("type", ()) for n in _NAMES},
+        **{f"T{n}_func_other_arguments": list_attr("type") for n in _NAMES},
         **_METADATA,
     },
     _groups,
