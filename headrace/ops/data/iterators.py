@@ -6,7 +6,7 @@ for a file or for a function of the user, so it blocks a thread (`Facts.blocking
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +15,9 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.kernel_calls import callable_of
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, func_attr, list_attr, op, string_attr
+from headrace.opkit.dataset_ops import ELEMENTS, Attrs
 from headrace.opkit.shape_rules import nothing, scalars
-from headrace.resources.datasets.base import Dataset, Pass
+from headrace.resources.datasets.base import Pass, as_dataset
 from headrace.resources.datasets.iterators import DatasetIterator
 from headrace.resources.datasets.mapping import made_dataset, reduced
 from headrace.resources.manager import Handle, handle_of, resource_of
@@ -26,19 +27,10 @@ from headrace.shapes import Shape
 if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext
 
-Attrs = Mapping[str, Any]
-
-_ELEMENTS = {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
 _ANY = {"output_types": list_attr("type", ()), "output_shapes": list_attr("shape", ())}
 _READS = Facts(effect="resource")
 _WRITES = Facts(effect="resource", writes=True)
 _REQUESTS = Facts(effect="resource", writes=True, blocking=True, dynamic_shape=True)
-
-
-def _as_dataset(value: Any, type: str) -> Dataset:
-    if not isinstance(value, Dataset):
-        raise InvalidArgumentError(f"{type} takes a dataset (the result of a dataset op), got {value!r}")
-    return value
 
 
 def _found(ctx: KernelContext, handle: Any) -> DatasetIterator:
@@ -115,7 +107,7 @@ for _type in ("Iterator", "IteratorV2"):
         _type,
         "",
         "handle: resource",
-        {**_PLACE, **_ELEMENTS},
+        {**_PLACE, **ELEMENTS},
         shape=scalars,
         stateful=_shared,
         grad=NOT_DIFFERENTIABLE,
@@ -127,7 +119,7 @@ for _type in ("AnonymousIterator", "AnonymousIteratorV3"):
         _type,
         "",
         "handle: resource",
-        _ELEMENTS,
+        ELEMENTS,
         shape=scalars,
         stateful=_anonymous,
         grad=NOT_DIFFERENTIABLE,
@@ -138,7 +130,7 @@ op(
     "OneShotIterator",
     "",
     "handle: resource",
-    {"dataset_factory": func_attr(), **_ELEMENTS, "container": "", "shared_name": ""},
+    {"dataset_factory": func_attr(), **ELEMENTS, "container": "", "shared_name": ""},
     shape=scalars,
     stateful=_one_shot,
     grad=NOT_DIFFERENTIABLE,
@@ -148,7 +140,7 @@ op(
 
 
 def _make(ctx: KernelContext, attrs: Attrs) -> Callable[..., None]:
-    return lambda dataset, handle: _found(ctx, handle).begin(_as_dataset(dataset, "MakeIterator"))
+    return lambda dataset, handle: _found(ctx, handle).begin(as_dataset(dataset, "MakeIterator"))
 
 
 op(
@@ -191,7 +183,7 @@ for _type in ("IteratorGetNext", "IteratorGetNextSync"):
         _type,
         "iterator: resource",
         "components: output_types",
-        _ELEMENTS,
+        ELEMENTS,
         shape=_shapes,
         stateful=_next,
         grad=NOT_DIFFERENTIABLE,
@@ -202,7 +194,7 @@ op(
     "IteratorGetNextAsOptional",
     "iterator: resource",
     "optional: variant",
-    _ELEMENTS,
+    ELEMENTS,
     shape=scalars,
     stateful=_next_as_optional,
     grad=NOT_DIFFERENTIABLE,
@@ -313,7 +305,7 @@ def _reduce(ctx: KernelContext, attrs: Attrs) -> Callable[..., Any]:
         call = callable_of(ctx, attrs["f"], rest[n:])
         run = _begin(ctx)
         try:
-            return _one(reduced(_as_dataset(dataset, "ReduceDataset"), rest[:n], call, run))
+            return _one(reduced(as_dataset(dataset, "ReduceDataset"), rest[:n], call, run))
         finally:
             run.end()
 
@@ -324,7 +316,7 @@ def _single(ctx: KernelContext, attrs: Attrs) -> Callable[[Any], Any]:
     def kernel(dataset: Any) -> Any:
         run = _begin(ctx)
         try:
-            iterator = _as_dataset(dataset, "DatasetToSingleElement").iterator(run)
+            iterator = as_dataset(dataset, "DatasetToSingleElement").iterator(run)
             found = iterator.next()
             if found is None:
                 raise InvalidArgumentError("Dataset was empty.")
@@ -345,7 +337,7 @@ op(
         "f": func_attr(),
         "Tstate": list_attr("type", minimum=1),
         "Targuments": list_attr("type"),
-        **_ELEMENTS,
+        **ELEMENTS,
         "use_inter_op_parallelism": True,
         "metadata": "",
     },
@@ -359,7 +351,7 @@ op(
     "DatasetToSingleElement",
     "dataset: variant",
     "components: output_types",
-    {**_ELEMENTS, "metadata": ""},
+    {**ELEMENTS, "metadata": ""},
     shape=_shapes,
     stateful=_single,
     grad=NOT_DIFFERENTIABLE,
@@ -372,7 +364,7 @@ op(
     "cardinality: int64",
     {"cardinality_options": ""},
     shape=scalars,
-    stateful=lambda ctx, attrs: lambda dataset: np.int64(_as_dataset(dataset, "DatasetCardinality").cardinality()),
+    stateful=lambda ctx, attrs: lambda dataset: np.int64(as_dataset(dataset, "DatasetCardinality").cardinality()),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(),
     doc="The number of elements of a dataset; -1 if there is no end, -2 if only a pass finds it.",

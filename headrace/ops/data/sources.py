@@ -6,7 +6,7 @@ FixedLengthRecordDatasetV2, GeneratorDataset, .... A dataset is a scalar variant
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +14,8 @@ import numpy as np
 from headrace.errors import InvalidArgumentError
 from headrace.files import records, sources
 from headrace.ir.kernel_calls import callable_of
-from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, func_attr, list_attr, op
-from headrace.opkit.dataset_inputs import scalar_check
-from headrace.opkit.shape_rules import scalars
+from headrace.ir.opdef import func_attr, list_attr
+from headrace.opkit.dataset_ops import ELEMENTS, GIVEN, METADATA, Attrs, dataset_op
 from headrace.resources.datasets.elements import Elements, Range, Slices
 from headrace.resources.datasets.files import Pieces
 from headrace.resources.datasets.mapping import Generated
@@ -26,38 +25,7 @@ if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext
     from headrace.resources.datasets.base import Dataset
 
-Attrs = Mapping[str, Any]
-
-_ELEMENTS = {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
-_GIVEN = {"Toutput_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
-_METADATA = {"metadata": ""}
 _SPLIT = {"replicate_on_split": False}
-
-
-def _dataset(type: str, ins: str, attrs: Attrs, make: Any, doc: str) -> None:
-    """Registers an op that makes a dataset: `make(ctx, attrs, *inputs)`."""
-
-    def factory(ctx: KernelContext, attrs: Attrs) -> Callable[..., Dataset]:
-        check = scalar_check(type, attrs)
-
-        def kernel(*inputs: Any) -> Dataset:
-            check(inputs)
-            made: Dataset = make(ctx, attrs, *inputs)
-            return made
-
-        return kernel
-
-    op(
-        type,
-        ins,
-        "handle: variant",
-        attrs,
-        shape=scalars,
-        stateful=factory,
-        grad=NOT_DIFFERENTIABLE,
-        facts=Facts(),
-        doc=doc,
-    )
 
 
 def _range(ctx: KernelContext, attrs: Attrs, start: Any, stop: Any, step: Any) -> Dataset:
@@ -118,63 +86,63 @@ def _generator(ctx: KernelContext, attrs: Attrs, *inputs: Any) -> Dataset:
     return Generated(*made)
 
 
-_dataset(
+dataset_op(
     "TensorDataset",
     "components: Toutput_types",
-    {**_GIVEN, **_METADATA},
+    {**GIVEN, **METADATA},
     lambda ctx, attrs, *components: Elements([components]),
     "A dataset of one element, `components`.",
 )
-_dataset(
+dataset_op(
     "TensorSliceDataset",
     "components: Toutput_types",
-    {**_GIVEN, "is_files": False, **_METADATA, **_SPLIT},
+    {**GIVEN, "is_files": False, **METADATA, **_SPLIT},
     lambda ctx, attrs, *components: Slices(components, attrs["Toutput_types"]),
     "A dataset of the rows of `components`.",
 )
-_dataset(
+dataset_op(
     "RangeDataset",
     "start: int64, stop: int64, step: int64",
-    {**_ELEMENTS, **_METADATA, **_SPLIT},
+    {**ELEMENTS, **METADATA, **_SPLIT},
     _range,
     "A dataset of the numbers from `start` to before `stop` in steps of `step`.",
 )
-_dataset(
+dataset_op(
     "RandomDataset",
     "seed: int64, seed2: int64",
-    {**_ELEMENTS, **_METADATA},
+    {**ELEMENTS, **METADATA},
     lambda ctx, attrs, seed, seed2: RandomNumbers(Seeds(int(seed), int(seed2), False)),
     "A dataset of random integers, as int64, without an end.",
 )
-_dataset(
+dataset_op(
     "TextLineDataset",
     "filenames: string, compression_type: string, buffer_size: int64",
-    _METADATA,
+    METADATA,
     _lines,
     "A dataset of the lines of files.",
 )
-_dataset(
+dataset_op(
     "TFRecordDataset",
     "filenames: string, compression_type: string, buffer_size: int64",
-    _METADATA,
+    METADATA,
     _records,
     "A dataset of the records of record files.",
 )
 _FIXED = "filenames: string, header_bytes: int64, record_bytes: int64, footer_bytes: int64, buffer_size: int64"
-_dataset("FixedLengthRecordDataset", _FIXED, _METADATA, _fixed, "A dataset of pieces of files, of equal length.")
-_dataset(
+dataset_op("FixedLengthRecordDataset", _FIXED, METADATA, _fixed, "A dataset of pieces of files, of equal length.")
+dataset_op(
     "FixedLengthRecordDatasetV2",
     f"{_FIXED}, compression_type: string",
-    _METADATA,
+    METADATA,
     _fixed,
     "A dataset of pieces of files, of equal length; the files may be compressed.",
 )
 _FUNCTIONS = {f"{name}_func": func_attr() for name in ("init", "next", "finalize")}
 _ARGUMENTS = {f"T{name}_func_args": list_attr("type") for name in ("init", "next", "finalize")}
-_dataset(
+dataset_op(
     "GeneratorDataset",
     ", ".join(f"{name}_func_other_args: T{name}_func_args" for name in ("init", "next", "finalize")),
-    {**_FUNCTIONS, **_ARGUMENTS, **_ELEMENTS, **_METADATA},
+    {**_FUNCTIONS, **_ARGUMENTS, **ELEMENTS, **METADATA},
     _generator,
     "A dataset of the results of `next_func(init_func())`, until it fails with OutOfRangeError.",
 )

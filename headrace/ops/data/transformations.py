@@ -6,7 +6,7 @@ Source: TensorFlow's MapDataset, BatchDatasetV2, ShuffleDatasetV3, .... Ops for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +14,9 @@ import numpy as np
 from headrace.errors import InvalidArgumentError
 from headrace.ir.kernel_calls import callable_of
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, func_attr, int_attr, list_attr, op, string_attr
-from headrace.opkit.dataset_inputs import scalar_check
+from headrace.opkit.dataset_ops import ELEMENTS, GIVEN, METADATA, Attrs, dataset_op
 from headrace.opkit.shape_rules import scalars
-from headrace.resources.datasets.base import Dataset, as_count
+from headrace.resources.datasets.base import Dataset, as_count, as_dataset
 from headrace.resources.datasets.batching import Batch, PaddedBatch, Unbatch
 from headrace.resources.datasets.combining import Concatenate, Directed, Repeat, Zip
 from headrace.resources.datasets.keeping import Cache, FileCache, Memory, Prefetch
@@ -28,10 +28,6 @@ from headrace.resources.datasets.windows import GroupByWindow, Window
 if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext
 
-Attrs = Mapping[str, Any]
-
-_ELEMENTS = {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
-_METADATA: Attrs = {"metadata": ""}
 _NONE: Attrs = {}
 _more: Attrs  # of the loops below: attributes that only some forms of an op have
 _INPUT = "input_dataset: variant"
@@ -39,36 +35,13 @@ _CALL = {"f": func_attr(), "Targuments": list_attr("type")}
 _WITH_CALL = f"{_INPUT}, other_arguments: Targuments"
 
 
-def _as_dataset(value: Any, type: str) -> Dataset:
-    if not isinstance(value, Dataset):
-        raise InvalidArgumentError(f"{type} takes a dataset (the result of a dataset op), got {value!r}")
-    return value
-
-
-def _dataset(type: str, ins: str, attrs: Attrs, make: Any, doc: str, n: int = 1) -> None:
+def _dataset(type: str, ins: str, attrs: Attrs, make: Callable[..., Dataset], doc: str, n: int = 1) -> None:
     """Registers an op whose first `n` inputs are datasets: `make(ctx, attrs, *datasets, *other inputs)`."""
 
-    def factory(ctx: KernelContext, attrs: Attrs) -> Callable[..., Dataset]:
-        check = scalar_check(type, attrs)
+    def made(ctx: KernelContext, attrs: Attrs, *inputs: Any) -> Dataset:
+        return make(ctx, attrs, *[as_dataset(x, type) for x in inputs[:n]], *inputs[n:])
 
-        def kernel(*inputs: Any) -> Dataset:
-            check(inputs)
-            made: Dataset = make(ctx, attrs, *[_as_dataset(x, type) for x in inputs[:n]], *inputs[n:])
-            return made
-
-        return kernel
-
-    op(
-        type,
-        ins,
-        "handle: variant",
-        {**attrs, **_ELEMENTS},
-        shape=scalars,
-        stateful=factory,
-        grad=NOT_DIFFERENTIABLE,
-        facts=Facts(),
-        doc=doc,
-    )
+    dataset_op(type, ins, {**attrs, **ELEMENTS}, made, doc)
 
 
 def _same(type: str, ins: str, attrs: Attrs, doc: str) -> None:
@@ -81,15 +54,15 @@ def _same(type: str, ins: str, attrs: Attrs, doc: str) -> None:
 _dataset(
     "ZipDataset",
     "input_datasets: N * variant",
-    {"N": int_attr(minimum=1), **_METADATA},
-    lambda ctx, attrs, *inputs: Zip([_as_dataset(d, "ZipDataset") for d in inputs]),
+    {"N": int_attr(minimum=1), **METADATA},
+    lambda ctx, attrs, *inputs: Zip([as_dataset(d, "ZipDataset") for d in inputs]),
     "A dataset of elements that consist of one element of each input.",
     0,
 )
 _dataset(
     "ConcatenateDataset",
     f"{_INPUT}, another_dataset: variant",
-    _METADATA,
+    METADATA,
     lambda ctx, attrs, first, second: Concatenate(first, second),
     "The elements of one dataset, then of another.",
     2,
@@ -102,14 +75,14 @@ for _type, _kind, _doc in (
     _dataset(
         _type,
         f"{_INPUT}, count: int64",
-        _METADATA,
+        METADATA,
         lambda ctx, attrs, input, count, kind=_kind: kind(input, int(count)),
         _doc,
     )
 _dataset(
     "ShardDataset",
     f"{_INPUT}, num_shards: int64, index: int64",
-    {"require_non_empty": False, **_METADATA},
+    {"require_non_empty": False, **METADATA},
     lambda ctx, attrs, input, n, index: Shard(input, int(n), int(index), attrs["require_non_empty"]),
     "Every `num_shards`-th element of a dataset, from number `index` on.",
 )
@@ -120,7 +93,7 @@ for _type, _is_prefix, _doc in (
     _dataset(
         _type,
         _WITH_CALL,
-        {"predicate": func_attr(), "Targuments": list_attr("type"), **_METADATA},
+        {"predicate": func_attr(), "Targuments": list_attr("type"), **METADATA},
         lambda ctx, attrs, input, *rest, is_prefix=_is_prefix: Filter(
             input, callable_of(ctx, attrs["predicate"], rest), is_prefix
         ),
@@ -129,7 +102,7 @@ for _type, _is_prefix, _doc in (
 _dataset(
     "UniqueDataset",
     _INPUT,
-    _METADATA,
+    METADATA,
     lambda ctx, attrs, input: Unique(input),
     "The first of each group of equal elements of a dataset.",
 )
@@ -147,7 +120,7 @@ _dataset(
     {"N": int_attr(minimum=1), "stop_on_empty_dataset": False},
     lambda ctx, attrs, selector, *inputs: Directed(
         selector,
-        [_as_dataset(d, "DirectedInterleaveDataset") for d in inputs],
+        [as_dataset(d, "DirectedInterleaveDataset") for d in inputs],
         attrs["stop_on_empty_dataset"],
     ),
     "Elements of several datasets, each from the one that `selector_input_dataset` selects.",
@@ -190,7 +163,7 @@ _KEEPS = {"preserve_cardinality": bool_attr(False)}
 _dataset(
     "MapDataset",
     _WITH_CALL,
-    {**_CALL, "use_inter_op_parallelism": True, **_KEEPS, "force_synchronous": False, **_METADATA},
+    {**_CALL, "use_inter_op_parallelism": True, **_KEEPS, "force_synchronous": False, **METADATA},
     _map,
     "The results of `f` for the elements of a dataset.",
 )
@@ -205,14 +178,14 @@ for _type, _dtype, _more in (
     _dataset(
         _type,
         f"{_WITH_CALL}, num_parallel_calls: {_dtype}",
-        {**_CALL, **_more, **_KEEPS, **_METADATA},
+        {**_CALL, **_more, **_KEEPS, **METADATA},
         _parallel_map,
         "The results of `f` for the elements of a dataset, several at the same time.",
     )
 _dataset(
     "FlatMapDataset",
     _WITH_CALL,
-    {**_CALL, **_METADATA},
+    {**_CALL, **METADATA},
     lambda ctx, attrs, input, *rest: FlatMap(input, callable_of(ctx, attrs["f"], rest)),
     "The elements of the datasets that `f` makes of the elements of a dataset.",
 )
@@ -231,7 +204,7 @@ for _type, _ins, _more, _n in (
     _dataset(
         _type,
         _CYCLE + _ins,
-        {**_CALL, **_more, **_METADATA},
+        {**_CALL, **_more, **METADATA},
         _interleave(_n),
         "The elements of the datasets that `f` makes of the elements of a dataset, in turn.",
     )
@@ -242,7 +215,7 @@ def _scan(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Datas
     return Scan(input, rest[:n], callable_of(ctx, attrs["f"], rest[n:]))
 
 
-for _type, _more in (("ScanDataset", {**_METADATA, "use_default_device": True}), ("ExperimentalScanDataset", _NONE)):
+for _type, _more in (("ScanDataset", {**METADATA, "use_default_device": True}), ("ExperimentalScanDataset", _NONE)):
     _dataset(
         _type,
         f"{_INPUT}, initial_state: Tstate, other_arguments: Targuments",
@@ -259,18 +232,18 @@ def _batch(ctx: KernelContext, attrs: Attrs, input: Dataset, size: Any, *rest: A
     return Batch(input, as_count(size, "Batch size", 1), drop, attrs["output_types"])
 
 
-_dataset("BatchDataset", f"{_INPUT}, batch_size: int64", _METADATA, _batch, "Batches of a dataset.")
+_dataset("BatchDataset", f"{_INPUT}, batch_size: int64", METADATA, _batch, "Batches of a dataset.")
 _dataset(
     "BatchDatasetV2",
     f"{_INPUT}, batch_size: int64, drop_remainder: bool",
-    {"parallel_copy": False, **_METADATA},
+    {"parallel_copy": False, **METADATA},
     _batch,
     "Batches of a dataset; the last one may be left out if it is smaller.",
 )
 _dataset(
     "ParallelBatchDataset",
     f"{_INPUT}, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
-    {"parallel_copy": False, "deterministic": "default", **_METADATA},
+    {"parallel_copy": False, "deterministic": "default", **METADATA},
     _batch,
     "Batches of a dataset.",
 )
@@ -285,7 +258,7 @@ def _map_and_batch(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any)
 _dataset(
     "MapAndBatchDataset",
     f"{_WITH_CALL}, batch_size: int64, num_parallel_calls: int64, drop_remainder: bool",
-    {**_CALL, **_KEEPS, **_METADATA},
+    {**_CALL, **_KEEPS, **METADATA},
     _map_and_batch,
     "Batches of the results of `f` for the elements of a dataset.",
 )
@@ -308,21 +281,20 @@ for _type, _ins, _more in (
         f"{_INPUT}, batch_size: int64, padded_shapes: N * int64, padding_values: Toutput_types{_ins}",
         "handle: variant",
         {
-            "Toutput_types": list_attr("type", minimum=1),
-            "output_shapes": list_attr("shape", minimum=1),
+            **GIVEN,
             "N": int_attr(minimum=1),
             **_more,
-            **_METADATA,
+            **METADATA,
         },
         shape=scalars,
         stateful=lambda ctx, attrs, type=_type: (
-            lambda input, *rest: _padded(ctx, attrs, _as_dataset(input, type), *rest)
+            lambda input, *rest: _padded(ctx, attrs, as_dataset(input, type), *rest)
         ),
         grad=NOT_DIFFERENTIABLE,
         facts=Facts(),
         doc="Batches of a dataset, whose elements are padded to equal shapes.",
     )
-for _type, _more in (("UnbatchDataset", _METADATA), ("ExperimentalUnbatchDataset", _NONE)):
+for _type, _more in (("UnbatchDataset", METADATA), ("ExperimentalUnbatchDataset", _NONE)):
     _dataset(
         _type,
         _INPUT,
@@ -336,7 +308,7 @@ for _type, _more in (("UnbatchDataset", _METADATA), ("ExperimentalUnbatchDataset
 _dataset(
     "WindowDataset",
     f"{_INPUT}, size: int64, shift: int64, stride: int64, drop_remainder: bool",
-    _METADATA,
+    METADATA,
     lambda ctx, attrs, input, size, shift, stride, drop: Window(input, int(size), int(shift), int(stride), bool(drop)),
     "Windows of a dataset: for each component a dataset of some of its elements.",
 )
@@ -358,7 +330,7 @@ _dataset(
     {
         **{f"{n}_func": func_attr() for n in _NAMES},
         **{f"T{n}_func_other_arguments": list_attr("type") for n in _NAMES},
-        **_METADATA,
+        **METADATA,
     },
     _groups,
     "The elements of the datasets that `reduce_func` makes of groups with equal keys.",
@@ -375,21 +347,21 @@ _RENEWS = {"reshuffle_each_iteration": bool_attr(True)}
 _dataset(
     "ShuffleDataset",
     f"{_INPUT}, buffer_size: int64, seed: int64, seed2: int64",
-    {**_RENEWS, **_METADATA},
+    {**_RENEWS, **METADATA},
     lambda ctx, attrs, input, size, seed, seed2: _shuffled(input, attrs, size, seed, seed2),
     "The elements of a dataset in random order.",
 )
 _dataset(
     "ShuffleDatasetV3",
     f"{_INPUT}, buffer_size: int64, seed: int64, seed2: int64, seed_generator: resource",
-    {**_RENEWS, **_METADATA},
+    {**_RENEWS, **METADATA},
     lambda ctx, attrs, input, size, seed, seed2, generator: _shuffled(input, attrs, size, seed, seed2),
     "The elements of a dataset in random order.",
 )
 _dataset(
     "ShuffleAndRepeatDataset",
     f"{_INPUT}, buffer_size: int64, seed: int64, seed2: int64, count: int64",
-    {**_RENEWS, **_METADATA},
+    {**_RENEWS, **METADATA},
     lambda ctx, attrs, input, size, seed, seed2, count: Repeat(_shuffled(input, attrs, size, seed, seed2), int(count)),
     "The elements of `count` passes over a dataset in random order.",
 )
@@ -403,18 +375,18 @@ def _cache(ctx: KernelContext, attrs: Attrs, input: Dataset, filename: Any, *mem
     return Cache(input, kept)
 
 
-_dataset("CacheDataset", f"{_INPUT}, filename: string", _METADATA, _cache, "A dataset whose first pass is kept.")
+_dataset("CacheDataset", f"{_INPUT}, filename: string", METADATA, _cache, "A dataset whose first pass is kept.")
 _dataset(
     "CacheDatasetV2",
     f"{_INPUT}, filename: string, cache: resource",
-    _METADATA,
+    METADATA,
     _cache,
     "A dataset whose first pass is kept.",
 )
 _dataset(
     "PrefetchDataset",
     f"{_INPUT}, buffer_size: int64",
-    {"slack_period": 0, "legacy_autotune": True, "buffer_size_min": 0, **_METADATA},
+    {"slack_period": 0, "legacy_autotune": True, "buffer_size_min": 0, **METADATA},
     lambda ctx, attrs, input, size: Prefetch(input, int(size)),
     "A dataset whose next elements a thread computes.",
 )
@@ -431,7 +403,7 @@ _same(
     _SAME,
 )
 _same("ModelDataset", _INPUT, {"algorithm": 0, "cpu_budget": 0, "ram_budget": 0}, _SAME)
-_same("OptionsDataset", _INPUT, {"serialized_options": string_attr(), **_METADATA}, _SAME)
+_same("OptionsDataset", _INPUT, {"serialized_options": string_attr(), **METADATA}, _SAME)
 _same("FinalizeDataset", _INPUT, {"has_captured_ref": False}, _SAME)
 _same("PrivateThreadPoolDataset", f"{_INPUT}, num_threads: int64", {}, _SAME)
 _same("MaxIntraOpParallelismDataset", f"{_INPUT}, max_intra_op_parallelism: int64", {}, _SAME)

@@ -202,3 +202,14 @@ def as_count(value: Any, what: str, least: int) -> int:
         kind = "greater than zero" if least == 1 else f"at least {least}"
         raise InvalidArgumentError(f"{what} must be {kind}, got {n}")
     return n
+
+
+def as_dataset(value: object, what: str) -> Dataset:
+    """Returns an input of an operation, which must be a dataset.
+
+    Raises:
+      InvalidArgumentError: it is something else.
+    """
+    if not isinstance(value, Dataset):
+        raise InvalidArgumentError(f"{what} takes a dataset (the result of a dataset op), got {value!r}")
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from headrace.resources.values import Value
 
 
-class Batch(Dataset):
-    """Dataset of consecutive elements of another one, stacked.
+class _Batches(Dataset):
+    """Base of datasets of batches; `pack` makes a batch.
 
     Args:
       input: the other dataset.
@@ -41,6 +42,21 @@ class Batch(Dataset):
         n, size = self.inputs[0].cardinality(), self._size
         return scaled(n, lambda n: n // size if self._drop else ceil_div(n, size))
 
+    @abc.abstractmethod
+    def pack(self, elements: Sequence[Element]) -> Element:
+        """Returns the batch of some elements."""
+
+
+class Batch(_Batches):
+    """Dataset of consecutive elements of another one, stacked.
+
+    Args:
+      input: the other dataset.
+      size: the number of elements in a batch.
+      drop_remainder: whether a last batch of fewer elements is left out.
+      types: the dtypes of the components.
+    """
+
     def pack(self, elements: Sequence[Element]) -> Element:
         """Returns the batch of some elements.
 
@@ -53,7 +69,7 @@ class Batch(Dataset):
 class _BatchIterator(Through):
     __slots__ = ("_drop", "_packer", "_size")
 
-    def __init__(self, run: Pass, input: Iterator, size: int, drop: bool, packer: Batch | PaddedBatch) -> None:
+    def __init__(self, run: Pass, input: Iterator, size: int, drop: bool, packer: _Batches) -> None:
         super().__init__(run, input)
         self._size, self._drop, self._packer = size, drop, packer
 
@@ -81,7 +97,7 @@ def _stacked(column: Sequence[Value], i: int, dtype: DType) -> Value:
     return values.stack(column, dtype, shape)
 
 
-class PaddedBatch(Dataset):
+class PaddedBatch(_Batches):
     """Dataset of consecutive elements of another one, padded to equal shapes and stacked.
 
     Args:
@@ -102,20 +118,12 @@ class PaddedBatch(Dataset):
         drop_remainder: bool,
         types: Sequence[DType],
     ) -> None:
-        self.inputs = (input,)
-        self._size, self._drop, self._types = size, drop_remainder, tuple(types)
+        super().__init__(input, size, drop_remainder, types)
         self._padded = [tuple(int(d) for d in s) for s in padded]
         for s in self._padded:
             if any(d < -1 for d in s):
                 raise InvalidArgumentError(f"All elements in `padded_shapes` must be >= -1, got {list(s)}")
         self._padding = list(padding)
-
-    def iterator(self, run: Pass) -> Iterator:
-        return _BatchIterator(run, self.inputs[0].iterator(run), self._size, self._drop, self)
-
-    def cardinality(self) -> int:
-        n, size = self.inputs[0].cardinality(), self._size
-        return scaled(n, lambda n: n // size if self._drop else ceil_div(n, size))
 
     def pack(self, elements: Sequence[Element]) -> Element:
         """Returns the batch of some elements.

@@ -17,10 +17,10 @@ from headrace.api.rnn import sizes
 from headrace.api.rnn.cells import columns
 from headrace.v1 import rnn
 from headrace.v1.contrib import equivalents
-from headrace.v1.contrib.rnn.cells import linear
+from headrace.v1.contrib.rnn.cells import OfUnits, linear
 from headrace.v1.contrib.rnn.networks import stack_bidirectional_dynamic_rnn
 from headrace.v1.layers import Scoped
-from headrace.v1.rnn_cell import BasicLSTMCell, BasicRNNCell, DropoutWrapper, LSTMStateTuple, MultiRNNCell, RNNCell
+from headrace.v1.rnn_cell import BasicLSTMCell, BasicRNNCell, DropoutWrapper, LSTMStateTuple, MultiRNNCell
 from headrace.v1.variable_scopes import get_variable_scope, variable_scope
 
 CUDNN_RNN_UNIDIRECTION = "unidirectional"
@@ -39,7 +39,7 @@ class CudnnCompatibleLSTMCell(BasicLSTMCell, only_computes=True):
         super().__init__(num_units, 0.0, reuse=reuse, name="cudnn_compatible_lstm_cell")
 
 
-class CudnnCompatibleGRUCell(RNNCell, only_computes=True):
+class CudnnCompatibleGRUCell(OfUnits, only_computes=True):
     """GRU cell of a `CudnnGRU`: the reset gate acts after the product with the state.
 
     Variables: gates/kernel [inputs + units, 2 * units] and gates/bias; candidate/input_projection/kernel
@@ -56,16 +56,6 @@ class CudnnCompatibleGRUCell(RNNCell, only_computes=True):
     def __init__(self, num_units: int, reuse: Any = None, kernel_initializer: Any = None) -> None:
         super().__init__(_reuse=reuse, name="cudnn_compatible_gru_cell")
         self._num_units, self._first = num_units, kernel_initializer
-
-    @property
-    def state_size(self) -> int:
-        """`num_units`."""
-        return self._num_units
-
-    @property
-    def output_size(self) -> int:
-        """`num_units`."""
-        return self._num_units
 
     def build(self, input_shape: Any) -> None:
         """Creates the kernels and biases."""

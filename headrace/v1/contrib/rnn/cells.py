@@ -191,7 +191,7 @@ class CoupledInputForgetGateLSTMCell(_Normalizing, only_computes=True):
         return h, LSTMStateTuple(c, h) if self._is_tuple else arrays.concat([c, h], 1)
 
 
-class _OfUnits(RNNCell):
+class OfUnits(RNNCell):
     """Base of cells whose state and output have `num_units` elements."""
 
     _num_units: int
@@ -207,7 +207,7 @@ class _OfUnits(RNNCell):
         return self._num_units
 
 
-class UGRNNCell(_OfUnits, only_computes=True):
+class UGRNNCell(OfUnits, only_computes=True):
     """Update gate recurrent cell: one gate mixes the old state and a candidate.
 
     Variables: kernel [inputs + units, 2 * units] with the parts g (gate) and c (candidate), and bias.
@@ -246,7 +246,7 @@ class UGRNNCell(_OfUnits, only_computes=True):
         return new, new
 
 
-class IntersectionRNNCell(_OfUnits, only_computes=True):
+class IntersectionRNNCell(OfUnits, only_computes=True):
     """Intersection recurrent cell: a gate in depth, and a gate in time.
 
     Variables: kernel [2 * units, 4 * units] with the parts gh, h, gy, y, and bias; with `num_in_proj`
