@@ -9,7 +9,10 @@ one section. A page has the name of its file in `docs/` without the ending. The 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _FENCE = "```"
 
@@ -89,6 +92,8 @@ def _section(whole: str, page: str, anchor: str) -> str:
 
 def _folder() -> Path:
     """Folder of the pages, in the package or next to it."""
+    from pathlib import Path  # a slow import: nearly all users import this module for `cite`
+
     package = Path(__file__).parent
     shipped = package / "docs"
     return shipped if shipped.is_dir() else package.parent / "docs"
