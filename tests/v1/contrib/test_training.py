@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +174,22 @@ def model() -> Any:
         tf.losses.get_total_loss(), tf.train.GradientDescentOptimizer(0.5), clip_gradient_norm=1.0,
         gradient_multipliers={"fc/weights": 0.5}, summarize_gradients=True,
     )  # fmt: skip
+
+
+def test_the_last_checkpoint_of_slim_is_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that saves from time to time may still write when the last step ends."""
+    save, saved = tf.train.Saver.save, threading.Event()
+
+    def slow(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.2)
+        saved.set()
+        return save(self, *args, **kwargs)
+
+    monkeypatch.setattr(tf.train.Saver, "save", slow)
+    tf.contrib.slim.learning.train(model(), str(tmp_path), number_of_steps=3, save_summaries_secs=0)
+    assert saved.is_set()
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-3")
 
 
 def test_slim_trains_and_saves(tmp_path: Path) -> None:

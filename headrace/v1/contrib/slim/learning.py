@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.api import scopes, tensors
 from headrace.ir.indexed_slices import IndexedSlices
+from headrace.train.coordinator import GRACE_SECONDS
 from headrace.v1 import check_ops, logging, math_ops, summary
 from headrace.v1 import global_step as steps
 from headrace.v1.contrib import equivalents
@@ -237,14 +238,17 @@ def train(
         loss = None
         with supervisor.managed_session(master, config=session_config, start_standard_services=False) as raw:
             session = raw if session_wrapper is None else session_wrapper(raw)
-            if is_chief and logdir:
-                supervisor.start_standard_services(session)
+            saves = bool(logdir) and is_chief
+            services = supervisor.start_standard_services(session) if saves else []
             supervisor.start_queue_runners(session)
             while not supervisor.should_stop():
                 loss, stops = train_step_fn(session, train_op, step, train_step_kwargs)
                 if stops:
                     supervisor.request_stop()
-            if logdir and is_chief:
+            # A save of theirs that ended after the last one would name an older checkpoint as the newest.
+            for service in services:
+                service.join(GRACE_SECONDS)
+            if saves:
                 made.save(session, supervisor.save_path, global_step=step)
         return loss
 
