@@ -177,7 +177,7 @@ def model() -> Any:
 
 
 def test_the_last_checkpoint_of_slim_is_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that saves from time to time may still write when the last step ends."""
+    """A thread that saves may still write when the last step ends."""
     save, saved = tf.train.Saver.save, threading.Event()
 
     def slow(self: Any, *args: Any, **kwargs: Any) -> Any:
