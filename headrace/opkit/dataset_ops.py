@@ -51,6 +51,7 @@ def dataset_op(type: str, ins: str, attrs: Attrs, make: Callable[..., Any], doc:
         grad=NOT_DIFFERENTIABLE,
         facts=Facts(),
         doc=doc,
+        depth=2,
     )
 
 
