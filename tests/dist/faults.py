@@ -472,8 +472,15 @@ class Process:
         return self.popen.poll() is None
 
     def signal(self, number: int) -> None:
-        """Sends a signal."""
+        """Sends a signal, and waits until the process has stopped if the signal is SIGSTOP.
+
+        A process that was sent SIGSTOP may still answer a message before all its threads have stopped.
+        """
         self.popen.send_signal(number)
+        if number == signal.SIGSTOP:
+            pid = self.popen.pid
+            flags = os.WSTOPPED | os.WNOWAIT | os.WNOHANG
+            until(lambda: os.waitid(os.P_PID, pid, flags) is not None, 10, "the process has stopped")
 
     def kill(self) -> None:
         """Ends it at once, and waits for that."""
