@@ -3,6 +3,9 @@
 A `DType` is identified by TensorFlow's `DataType` enum number. A *reference* dtype (number + 100, name `..._ref`) marks
 a tensor that carries a variable instead of a value; ops that need the value read it when they fire.
 
+Floats of at most 8 bits and integers of fewer than 8 (`float8_e4m3fn`, `int4`, ...) fill a byte each. As in TensorFlow,
+few ops accept them: they are stored, moved and cast.
+
 `string`, `resource` and `variant` have no numpy element type: their arrays are `object` arrays (of `bytes`, of resource
 handles, of opaque values). The quantized dtypes (`qint8`, `quint8`, ...) have arrays of integers, whose numpy dtype is
 that of plain integers. So a quantized dtype cannot be derived from an array and must be given explicitly.
@@ -85,12 +88,12 @@ class DType:
     @property
     def is_floating(self) -> bool:
         """Whether its elements are real numbers with a fraction."""
-        return self.base in FLOATING
+        return self.base in FLOATING or self.base in SMALL_FLOATING
 
     @property
     def is_integer(self) -> bool:
         """Whether its elements are integers."""
-        return self.base in INTEGER
+        return self.base in INTEGER or self.base in SMALL_INTEGER
 
     @property
     def is_complex(self) -> bool:
@@ -120,7 +123,7 @@ class DType:
     @property
     def is_unsigned(self) -> bool:
         """Whether its elements are integers without a sign."""
-        return self.base in UNSIGNED
+        return self.base in UNSIGNED or self.base in (uint4, uint2)
 
     @property
     def is_numpy_compatible(self) -> bool:
@@ -154,7 +157,9 @@ class DType:
         base = self.base
         if base in INTEGER:
             return int(getattr(np.iinfo(base.numpy), which))
-        if base in FLOATING:
+        if base in SMALL_INTEGER:
+            return int(getattr(ml_dtypes.iinfo(base.numpy), which))
+        if base in FLOATING or base in SMALL_FLOATING:
             return getattr(ml_dtypes.finfo(base.numpy), which)  # type: ignore[no-any-return]
         raise TypeError(f"Cannot find {which}imum value of {self!r}: its elements are no real numbers")
 
@@ -250,6 +255,16 @@ resource: Final = _dtype("resource", 20, object)
 variant: Final = _dtype("variant", 21, object)
 uint32: Final = _dtype("uint32", 22, np.uint32)
 uint64: Final = _dtype("uint64", 23, np.uint64)
+float8_e5m2: Final = _dtype("float8_e5m2", 24, ml_dtypes.float8_e5m2)
+float8_e4m3fn: Final = _dtype("float8_e4m3fn", 25, ml_dtypes.float8_e4m3fn)
+float8_e4m3fnuz: Final = _dtype("float8_e4m3fnuz", 26, ml_dtypes.float8_e4m3fnuz)
+float8_e4m3b11fnuz: Final = _dtype("float8_e4m3b11fnuz", 27, ml_dtypes.float8_e4m3b11fnuz)
+float8_e5m2fnuz: Final = _dtype("float8_e5m2fnuz", 28, ml_dtypes.float8_e5m2fnuz)
+int4: Final = _dtype("int4", 29, ml_dtypes.int4)
+uint4: Final = _dtype("uint4", 30, ml_dtypes.uint4)
+int2: Final = _dtype("int2", 31, ml_dtypes.int2)
+uint2: Final = _dtype("uint2", 32, ml_dtypes.uint2)
+float4_e2m1fn: Final = _dtype("float4_e2m1fn", 33, ml_dtypes.float4_e2m1fn)
 
 _ALIASES = {"float": float32, "double": float64, "half": float16}
 
@@ -265,6 +280,11 @@ INDEX: Final = frozenset({int32, int64})
 OBJECT: Final = frozenset({string, resource, variant})
 ALL: Final = NUMERIC | OBJECT | {bool_}
 QUANTIZED: Final = frozenset({qint8, quint8, qint16, quint16, qint32})  # not in ALL: few ops accept them
+SMALL_FLOATING: Final = frozenset(
+    {float8_e5m2, float8_e4m3fn, float8_e4m3fnuz, float8_e4m3b11fnuz, float8_e5m2fnuz, float4_e2m1fn}
+)
+SMALL_INTEGER: Final = frozenset({int4, uint4, int2, uint2})
+SMALL: Final = SMALL_FLOATING | SMALL_INTEGER  # not in ALL: they are stored, moved and cast, without arithmetic
 VALUE: Final = ALL - {resource, variant}  # dtypes with elements that can be read; the others are handles
 
 
@@ -357,11 +377,19 @@ __all__ = [
     "bool_",
     "complex64",
     "complex128",
+    "float4_e2m1fn",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
     "float16",
     "float32",
     "float64",
     "from_number",
     "from_numpy",
+    "int2",
+    "int4",
     "int8",
     "int16",
     "int32",
@@ -373,6 +401,8 @@ __all__ = [
     "quint16",
     "resource",
     "string",
+    "uint2",
+    "uint4",
     "uint8",
     "uint16",
     "uint32",

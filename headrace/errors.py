@@ -17,7 +17,7 @@ same in both systems.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, overload
 
 from headrace import plain_data, public_names
 from headrace.diagnosis import Diagnosis
@@ -25,6 +25,8 @@ from headrace.records import record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from headrace.pb import NodeDef
 
 OK = 0
 CANCELLED = 1
@@ -77,6 +79,8 @@ class OpError(HeadraceError):
       node: the name of the operation that failed, if it is known.
       op: the operation that failed, if it is known (`ir.Operation`).
 
+    With a text in third place the positional arguments are TensorFlow's: `(node_def, op, message, *details)`.
+
     Attributes:
       error_code: TensorFlow's numeric code of this class.
       message: the text without the notes that the runtime added.
@@ -84,13 +88,34 @@ class OpError(HeadraceError):
       op: the operation that failed, if it is known (`ir.Operation`).
     """
 
-    error_code: ClassVar[int] = UNKNOWN
+    error_code: int = UNKNOWN
 
-    def __init__(self, message: str, node: str | None = None, op: object | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.node = node
-        self.op = op
+    @overload
+    def __init__(self, message: str, node: str | None = None, op: object | None = None) -> None: ...
+    @overload
+    def __init__(self, node_def: NodeDef | None, op: object | None, message: str, *details: object) -> None: ...
+    def __init__(self, *given: Any, **named: Any) -> None:
+        theirs = len(given) > 2 and isinstance(given[2], str)
+        order = ("node_def", "op", "message") if theirs else ("message", "node", "op")
+        said = {**dict(zip(order, given, strict=False)), **named}
+        given_once = len(said) == (3 if theirs else len(given)) + len(named)
+        if not given_once or "message" not in said or not said.keys() <= {"message", "node", "op", "node_def"}:
+            raise TypeError(
+                f"{type(self).__name__} takes (message, node=None, op=None) or TensorFlow's (node_def, op, message); "
+                f"got {len(given)} arguments by position and {sorted(named)} by name"
+            )
+        super().__init__(said["message"])
+        self.message: str = said["message"]
+        self.op: object | None = said.get("op")
+        made = said.get("node_def")
+        self.node: str | None = said.get("node", None if made is None else made.name)
+        if type(self) is OpError and len(given) > 3:
+            self.error_code = given[3]
+
+    @property
+    def node_def(self) -> NodeDef | None:
+        """The message of the operation that failed, if the operation is known."""
+        return getattr(self.op, "node_def", None)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Reduces the error without its operation, which belongs to its graph."""

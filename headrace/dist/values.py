@@ -94,7 +94,7 @@ _handles: Final = msgspec.msgpack.Decoder(Handle)
 _handle_bytes: Final = msgspec.msgpack.Encoder()
 
 # The quantized dtypes are not among them, and share the integers' storage.
-_DTYPES: Final = {d.number: d for d in dtypes.ALL if d not in dtypes.OBJECT}
+_DTYPES: Final = {d.number: d for d in (dtypes.ALL | dtypes.SMALL) - dtypes.OBJECT}
 _NUMBERS: Final = {d.numpy: d.number for d in _DTYPES.values()}
 _SCALAR_HEADS: Final = {d.numpy.type: bytes((_SCALAR, d.number)) for d in _DTYPES.values()}
 _LIST_DTYPES: Final = _DTYPES | {d.number: d for d in dtypes.OBJECT | dtypes.QUANTIZED}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, QUANTIZED, DType
+from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, QUANTIZED, SMALL, SMALL_INTEGER, DType
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
@@ -81,25 +81,37 @@ def _truncating(xp: Any, src: DType, dst: DType) -> Callable[[Any], Any]:
 _INTEGER_OF = {d: dtypes.from_numpy(d.numpy) for d in QUANTIZED}
 
 
-def _cast_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    src, dst = (_INTEGER_OF.get(d, d) for d in (attrs["SrcT"], attrs["DstT"]))
+def _cast(xp: Any, src: DType, dst: DType, truncate: bool) -> Callable[[Any], Any]:
+    """The conversion between two dtypes, none of which is quantized."""
     if src == dst:
         return lambda x: x
-    if src not in _CASTABLE or dst not in _CASTABLE:
+    if src in SMALL:  # a wider dtype has all their numbers
+        wide = dtypes.int32 if src in SMALL_INTEGER else dtypes.float32
+        rest = _cast(xp, wide, dst, truncate)
+        return lambda x: rest(x.astype(wide.numpy))
+    if src not in _CASTABLE or dst not in _CASTABLE | SMALL:
 
         def refuse(x: Any) -> Any:
             raise UnimplementedError(f"Cast {src.name} to {dst.name} is not supported")
 
         return refuse
+    if dst in SMALL_INTEGER:
+        whole = _cast(xp, src, dtypes.int32, truncate)
+        return lambda x: whole(x).astype(dst.numpy)
     if src in COMPLEX and dst not in COMPLEX:
         real = _to_integer(xp, dst.numpy) if dst in INTEGER else lambda x: x.astype(dst.numpy)
         return lambda x: real(x.real)
     if src in FLOATING and dst in INTEGER:
         return _to_integer(xp, dst.numpy)
-    if attrs["Truncate"] and src in (dtypes.float32, dtypes.float64) and _MANTISSA.get(dst, 99) < _MANTISSA[src]:
+    if truncate and src in (dtypes.float32, dtypes.float64) and _MANTISSA.get(dst, 99) < _MANTISSA[src]:
         return _truncating(xp, src, dst)
     to = dst.numpy
     return lambda x: x.astype(to)
+
+
+def _cast_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    src, dst = (_INTEGER_OF.get(d, d) for d in (attrs["SrcT"], attrs["DstT"]))
+    return _cast(xp, src, dst, attrs["Truncate"])
 
 
 def _cast_grad(b: Any, n: Any, dy: Any) -> list[Any]:

@@ -44,7 +44,6 @@ from headrace.dtypes import (
 )  # fmt: skip
 from headrace.dtypes import bool_ as bool
 from headrace.errors import OpError
-from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Operation
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.tensor_type import Tensor
@@ -199,6 +198,7 @@ from headrace.v1.control_flow import (
     while_loop,
 )  # fmt: skip
 from headrace.v1.critical_section import CriticalSection
+from headrace.v1.device_spec import DeviceSpec
 from headrace.v1.eager import GradientTape, disable_eager_execution, enable_eager_execution, function
 from headrace.v1.gradient_ops import (
     AggregationMethod,
@@ -643,6 +643,7 @@ _LATER = {
     "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor",
     "data": "headrace.v1.data",
     "distributions": "headrace.v1.distributions",
+    "experimental": "headrace.v1.experimental",
     "feature_column": "headrace.v1.feature_column",
     "flags": "headrace.v1.flags",
     "graph_util": "headrace.v1.graph_util",
@@ -689,6 +690,7 @@ if TYPE_CHECKING:
         app,
         data,
         distributions,
+        experimental,
         feature_column,
         flags,
         graph_util,
@@ -931,6 +933,7 @@ __all__ = [
     "executing_eagerly_outside_functions",
     "exp",
     "expand_dims",
+    "experimental",
     "expm1",
     "extract_image_patches",
     "extract_volume_patches",

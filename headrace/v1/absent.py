@@ -19,9 +19,6 @@ _BOOSTED = "TensorFlow's boosted trees; their estimators were removed in TensorF
 _INT8 = (
     "a kernel of TensorFlow's quantized networks for one kind of processor; `tf.quantization` simulates their rounding"
 )
-_SMALL = (
-    "no dtype of fewer than 8 bits or of 8-bit floats exists; `tf.bfloat16` and `tf.float16` are the smallest floats"
-)
 _SDCA = "the dual coordinate solver of TensorFlow's linear estimators; `tf.train.FtrlOptimizer` trains such models"
 
 # Pattern of dotted names below `tf` -> the reason. The first that fits decides.
@@ -45,20 +42,12 @@ REASONS: Final[dict[str, str]] = {
     "experimental.DynamicRaggedShape": "a part of TensorFlow 2's ragged tensors",
     "experimental.RowPartition": "a part of TensorFlow 2's ragged tensors",
     "experimental.StructuredTensor": "a part of TensorFlow 2's ragged tensors",
-    "experimental.async_*": "eager ops run on the calling thread",
     "experimental.function_executor_type": "headrace chooses the engine of a step itself; `hr.explain` says which",
-    "experimental.enable_strict_mode": "deprecated names raise warnings of Python, which `warnings.simplefilter` turns "
-    "into errors",
     "experimental.output_all_intermediates": "a switch of TensorFlow 2's gradients of conditionals, without a use here",
     "experimental.register_filesystem_plugin": "files are those of the operating system",
     "load_file_system_library": "files are those of the operating system",
     "load_op_library": f"ops are written in Python: {cite('how-to/extending')}",
     "load_library": f"ops are written in Python: {cite('how-to/extending')}",
-    # dtypes
-    "*float4_*": _SMALL,
-    "*float8_*": _SMALL,
-    "*int2": _SMALL,
-    "*int4": _SMALL,
     # raw operations
     "raw_ops.BoostedTrees*": _BOOSTED,
     "raw_ops.IsBoostedTrees*": _BOOSTED,
@@ -142,14 +131,11 @@ REASONS: Final[dict[str, str]] = {
     "profiler.*Proto": "a message of TensorFlow's profiler; `hr.profile` measures a step",
     "profiler.advise": "`hr.profile` measures a step, and `tf.RunOptions(trace_level=...)` writes its time line",
     "check_pinned": "a check of GPU devices",
-    "config.experimental.*memory*": "only GPUs have it; `Session.statistics` has the memory of a session",
     "config.experimental.*mlir_bridge": "a switch of another compiler; `hr.explain` shows the stages of headrace's own",
     "config.experimental.ClusterDeviceFilters": "`tf.ConfigProto(device_filters=...)` limits the tasks of a session",
     "config.experimental_connect_to_*": "`tf.train.Server` and `tf.Session(target)` connect to a cluster",
-    "config.optimizer.*": f"`HEADRACE_OPTIMIZE` switches passes: {cite('reference/optimizing')}",
     "sysconfig.get_*": f"ops are written in Python: {cite('how-to/extending')}",
     "user_ops.*": "an example of TensorFlow's sources",
-    "graph_util.must_run_on_cpu": "a rule of GPU devices; every operation runs on CPUs",
     "errors.raise_exception_on_not_ok_status": "a part of TensorFlow's C library; errors are raised by the call itself",
     "debugging.*able_check_numerics": "`tf.add_check_numerics_ops`, or `session.run(..., check_numerics=True)`",
     "nn.quantized_relu_x": _INT8,
@@ -170,7 +156,6 @@ REASONS: Final[dict[str, str]] = {
     "wrap_function": "`hr.jit` makes a function of a Python function",
     "Module": "`hr.layers.Layer` holds variables and layers",
     "variable_creator_scope": "the `custom_getter` of `tf.variable_scope` changes how variables are made",
-    "autograph.trace": "`tf.print` and `hr.watch` show values",
     "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -47,13 +48,64 @@ def set_verbosity(level: int, alsologtostdout: bool = False) -> None:
     """
 
 
+def trace(*args: Any) -> None:
+    """Prints values while a function is converted; tensors have no value then.
+
+    Args:
+      args: the values.
+
+    Source: TensorFlow's `tf.autograph.trace`.
+    """
+    print(*args)
+
+
+def _do_not_convert(func: Callable[..., Any] | None = None) -> Any:
+    """Returns a function that stays as it is when a converted function calls it.
+
+    Args:
+      func: the function; None: a decorator is returned.
+
+    Source: TensorFlow's `tf.autograph.experimental.do_not_convert`.
+    """
+    return do_not_convert if func is None else do_not_convert(func)
+
+
 class experimental:
     """Marks of functions for the conversion; TensorFlow's `tf.autograph.experimental`."""
 
-    do_not_convert = staticmethod(do_not_convert)
+    do_not_convert = staticmethod(_do_not_convert)
+
+    class Feature(enum.Enum):
+        """Parts of the conversion, of which headrace always has all.
+
+        Source: TensorFlow's `tf.autograph.experimental.Feature`.
+        """
+
+        ALL = "ALL"
+        AUTO_CONTROL_DEPS = "AUTO_CONTROL_DEPS"
+        ASSERT_STATEMENTS = "ASSERT_STATEMENTS"
+        BUILTIN_FUNCTIONS = "BUILTIN_FUNCTIONS"
+        EQUALITY_OPERATORS = "EQUALITY_OPERATORS"
+        LISTS = "LISTS"
+        NAME_SCOPES = "NAME_SCOPES"
+
+        @classmethod
+        def all(cls) -> tuple[experimental.Feature, ...]:
+            """Returns all parts."""
+            return tuple(cls)
+
+        @classmethod
+        def all_but(cls, exclude: Any) -> tuple[experimental.Feature, ...]:
+            """Returns all parts but some.
+
+            Args:
+              exclude: a part, or several.
+            """
+            left = {exclude} if isinstance(exclude, cls) else set(exclude)
+            return tuple(set(cls) - left - {cls.ALL})
 
 
-__all__ = ["experimental", "set_verbosity", "to_code", "to_graph"]
+__all__ = ["experimental", "set_verbosity", "to_code", "to_graph", "trace"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = public_names.of(__name__, __all__)

@@ -5,8 +5,8 @@ The devices are CPUs. Settings of other devices are accepted where TensorFlow ac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace import flags, public_names
 from headrace.v1.session import defaults
@@ -212,6 +212,66 @@ class threading:
         defaults["inter_op_parallelism_threads"] = num_threads
 
 
+# Set by `optimizer`: TensorFlow's options of graph optimization, and "jit".
+_optimizer_options: dict[str, Any] = {}
+
+_OPTIMIZER_OPTIONS: Final = frozenset({
+    "layout_optimizer", "constant_folding", "shape_optimization", "remapping", "arithmetic_optimization",
+    "dependency_optimization", "loop_optimization", "function_optimization", "debug_stripper", "disable_model_pruning",
+    "scoped_allocator_optimization", "pin_to_host_optimization", "implementation_selector", "auto_mixed_precision",
+    "disable_meta_optimizer", "min_graph_nodes", "auto_parallel",
+})  # fmt: skip
+
+
+class optimizer:
+    """Options of graph optimization; TensorFlow's `tf.config.optimizer`.
+
+    They are kept, without effect: headrace has other passes (`headrace docs reference/optimizing`), and compiles every
+    step that it can.
+    """
+
+    @staticmethod
+    def get_jit() -> str:
+        """Returns the kind of compilation that was chosen: "" or "autoclustering"."""
+        return str(_optimizer_options.get("jit", ""))
+
+    @staticmethod
+    def set_jit(enabled: bool | str) -> None:
+        """Chooses a kind of compilation.
+
+        Args:
+          enabled: False or "", True or "autoclustering".
+
+        Raises:
+          ValueError: another value.
+        """
+        if enabled not in (False, True, "", "autoclustering"):
+            raise ValueError(f"set_jit takes a bool or 'autoclustering', got {enabled!r}")
+        _optimizer_options["jit"] = "autoclustering" if enabled else ""
+
+    @staticmethod
+    def get_experimental_options() -> dict[str, Any]:
+        """Returns the options that were set, and those that are always there."""
+        options = {"disable_model_pruning": False, "disable_meta_optimizer": False} | _optimizer_options
+        options.pop("jit", None)
+        return options
+
+    @staticmethod
+    def set_experimental_options(options: Mapping[str, Any]) -> None:
+        """Sets options.
+
+        Args:
+          options: dict from TensorFlow's names to values.
+
+        Raises:
+          ValueError: a name is none of TensorFlow's.
+        """
+        unknown = sorted(set(options) - _OPTIMIZER_OPTIONS)
+        if unknown:
+            raise ValueError(f"{unknown} are no options of graph optimization; they are {sorted(_OPTIMIZER_OPTIONS)}")
+        _optimizer_options.update(options)
+
+
 class experimental:
     """Older names and settings of accelerators; TensorFlow's `tf.config.experimental`."""
 
@@ -240,6 +300,34 @@ class experimental:
           ValueError: always.
         """
         raise ValueError("Cannot set memory growth on non-GPU devices")
+
+    @staticmethod
+    def get_memory_info(device: str) -> dict[str, int]:
+        """Returns no bytes in use, as TensorFlow does for a CPU.
+
+        `Session.statistics` has the memory of a session.
+
+        Args:
+          device: name of the device.
+        """
+        return {"current": 0, "peak": 0}
+
+    @staticmethod
+    def get_memory_usage(device: str) -> int:
+        """Returns no bytes in use, as TensorFlow does for a CPU.
+
+        Args:
+          device: name of the device.
+        """
+        return 0
+
+    @staticmethod
+    def reset_memory_stats(device: str) -> None:
+        """Does nothing, as for every CPU.
+
+        Args:
+          device: name of the device.
+        """
 
     @staticmethod
     def get_device_details(device: PhysicalDevice) -> dict[str, Any]:
@@ -292,8 +380,8 @@ __all__ = [
     "LogicalDevice", "LogicalDeviceConfiguration", "PhysicalDevice", "experimental",
     "experimental_functions_run_eagerly", "experimental_run_functions_eagerly", "functions_run_eagerly",
     "get_logical_device_configuration", "get_soft_device_placement", "get_visible_devices", "list_logical_devices",
-    "list_physical_devices", "run_functions_eagerly", "set_logical_device_configuration", "set_soft_device_placement",
-    "set_visible_devices", "threading",
+    "list_physical_devices", "optimizer", "run_functions_eagerly", "set_logical_device_configuration",
+    "set_soft_device_placement", "set_visible_devices", "threading",
 ]
 # fmt: on
 

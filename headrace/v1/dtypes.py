@@ -4,6 +4,7 @@
 
 from typing import TYPE_CHECKING
 
+from headrace import dtypes as _dtypes
 from headrace import public_names
 from headrace.dtypes import QUANTIZED as QUANTIZED_DTYPES
 from headrace.dtypes import DType as DType
@@ -38,6 +39,19 @@ from headrace.v1.strings import as_string as as_string
 
 half, double = float16, float64
 
+
+class experimental:
+    """Numbers of at most 8 bits, which are stored, moved and cast; TensorFlow's `tf.dtypes.experimental`."""
+
+    float8_e5m2 = _dtypes.float8_e5m2
+    float8_e4m3fn = _dtypes.float8_e4m3fn
+    float8_e4m3fnuz = _dtypes.float8_e4m3fnuz
+    float8_e4m3b11fnuz = _dtypes.float8_e4m3b11fnuz
+    float8_e5m2fnuz = _dtypes.float8_e5m2fnuz
+    float4_e2m1fn = _dtypes.float4_e2m1fn
+    int4, uint4, int2, uint2 = _dtypes.int4, _dtypes.uint4, _dtypes.int2, _dtypes.uint2
+
+
 # fmt: off
 __all__ = [
     "DType",
@@ -49,6 +63,7 @@ __all__ = [
     "complex64",
     "complex128",
     "double",
+    "experimental",
     "float16",
     "float32",
     "float64",

@@ -18,6 +18,7 @@ from headrace.errors import GraphError
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
 from headrace.v1 import tensor
+from headrace.v1.device_spec import request
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -204,7 +205,7 @@ class Graph(scopes.Graph):
 
     def device(self, spec: Any) -> Any:
         """`tf.device` in this graph."""
-        return self._within(lambda: scopes.device(spec))
+        return self._within(lambda: scopes.device(request(spec)))
 
     def control_dependencies(self, inputs: Any) -> Any:
         """`tf.control_dependencies` in this graph."""

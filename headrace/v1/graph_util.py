@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import pb, public_names
+from headrace import dtypes, pb, public_names
 from headrace.ir.serial.attrs import encode_tensor
 from headrace.ir.serial.graphdef import read_graph_def
 from headrace.v1.scoping import import_graph_def as import_graph_def
@@ -187,6 +187,27 @@ def tensor_shape_from_node_def_name(graph: Any, input_name: str) -> TensorShape:
     return shape
 
 
+def must_run_on_cpu(node: Any, pin_variables_on_cpu: bool = False) -> bool:
+    """Returns whether TensorFlow's GPU devices have no kernel for an operation.
+
+    They have none for strings, and none for some operations of int32.
+
+    Args:
+      node: an operation or `NodeDef`.
+      pin_variables_on_cpu: whether variables count too.
+
+    Source: TensorFlow's `tf.graph_util.must_run_on_cpu`.
+    """
+    found = getattr(node, "node_def", node)
+    if not isinstance(found, pb.NodeDef):
+        raise TypeError(f"expected an operation or a NodeDef, got {type(node).__name__}")
+    if pin_variables_on_cpu and found.op in ("Variable", "VariableV2"):
+        return True
+    attr = {"Const": "dtype", "DynamicStitch": "T", "ParallelDynamicStitch": "T", "Cast": "SrcT"}.get(found.op)
+    wanted = (dtypes.int32, dtypes.string) if found.op == "Const" else (dtypes.int32,)
+    return attr is not None and found.attr[attr].type in [d.number for d in wanted]
+
+
 def _node_name(notation: str) -> str:
     """Returns the name of the node in the notation of an input: "^op", "op:1"."""
     return notation.removeprefix("^").partition(":")[0]
@@ -194,8 +215,8 @@ def _node_name(notation: str) -> str:
 
 # fmt: off
 __all__ = [
-    "convert_variables_to_constants", "extract_sub_graph", "import_graph_def", "remove_training_nodes",
-    "tensor_shape_from_node_def_name",
+    "convert_variables_to_constants", "extract_sub_graph", "import_graph_def", "must_run_on_cpu",
+    "remove_training_nodes", "tensor_shape_from_node_def_name",
 ]
 # fmt: on
 

@@ -9,25 +9,53 @@ from typing import Any
 
 from headrace.api import importing, scopes
 from headrace.ir.graph import Operation, Tensor
+from headrace.v1.device_spec import request
 from headrace.v1.graph import get_default_graph, in_default_graph, scope_in_default_graph
 
 
-@scope_in_default_graph
-@contextlib.contextmanager
-def name_scope(name: str | None, default_name: str | None = None, values: Any = None) -> Iterator[str]:
-    """Opens a unique name scope `name` (default `default_name`) and returns its prefix.
+class name_scope:
+    """Context of a unique name scope `name` (default `default_name`); its value is the prefix.
 
     A name that ends in "/" is taken as it is; "" or None, without a default name, leads out of all scopes.
+
+    Args:
+      name: the name; None: `default_name`.
+      default_name: the name in place of None.
+      values: tensors, of whose graph the scope is.
+
+    Attributes:
+      name: the name that is made unique on entry.
 
     Source: TensorFlow's `tf.name_scope`.
 
     Raises:
       ValueError: `values` are given, but no name.
     """
-    if name is None and default_name is None and values is not None:
-        raise ValueError("At least one of name (None) and default_name (None) must be provided.")
-    with scopes.name_scope(name, default_name, values) as scope:
-        yield scope
+
+    def __init__(self, name: str | None, default_name: str | None = None, values: Any = None) -> None:
+        if name is None and default_name is None and values is not None:
+            raise ValueError("At least one of name (None) and default_name (None) must be provided.")
+        self._given = name, default_name, values
+        self._entered: list[contextlib.AbstractContextManager[str]] = []
+
+    @property
+    def name(self) -> str | None:
+        name, default_name, _ = self._given
+        return default_name if name is None else name
+
+    def __enter__(self) -> str:
+        scope = _name_scope(*self._given)
+        prefix: str = scope.__enter__()
+        self._entered.append(scope)
+        return prefix
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> bool | None:
+        return self._entered.pop().__exit__(kind, error, trace)
+
+
+@scope_in_default_graph
+def _name_scope(name: str | None, default_name: str | None, values: Any) -> Any:
+    return scopes.name_scope(name, default_name, values)
 
 
 def op_scope(values: Any, name: str | None, default_name: str | None = None) -> Any:
@@ -42,11 +70,12 @@ def op_scope(values: Any, name: str | None, default_name: str | None = None) -> 
 def device(device_name_or_function: Any) -> Any:
     """Sets the requested device of new ops.
 
-    The argument is a device name, which is merged into that of the block around, a function of the operation, or None.
+    The argument is a device name or `DeviceSpec`, which is merged into that of the block around, a function that
+    returns one for an operation, or None.
 
     Source: TensorFlow's `tf.device`.
     """
-    return scopes.device(device_name_or_function)
+    return scopes.device(request(device_name_or_function))
 
 
 @scope_in_default_graph

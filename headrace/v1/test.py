@@ -153,33 +153,43 @@ _LATER = {
     for name in (
         "TestCase", "assert_equal_graph_def", "create_local_cluster", "get_temp_dir", "gpu_device_name",
         "is_built_with_cuda", "is_built_with_gpu_support", "is_built_with_rocm", "is_built_with_xla",
-        "is_gpu_available", "main", "test_src_dir_path",
+        "is_gpu_available", "main", "test_src_dir_path", "StubOutForTesting", "disable_with_predicate", "experimental",
+        "is_cpu_target_available", "with_eager_op_as_function",
     )
+} | {
+    name: f"headrace.v1.test_benchmark:{name}" for name in ("Benchmark", "benchmark_config")
 } | {"mock": "unittest.mock"}  # fmt: skip
 
 if TYPE_CHECKING:
     from unittest import mock
 
+    from headrace.v1.test_benchmark import Benchmark, benchmark_config
     from headrace.v1.testing import (
+        StubOutForTesting,
         TestCase,
         assert_equal_graph_def,
         create_local_cluster,
+        disable_with_predicate,
+        experimental,
         get_temp_dir,
         gpu_device_name,
         is_built_with_cuda,
         is_built_with_gpu_support,
         is_built_with_rocm,
         is_built_with_xla,
+        is_cpu_target_available,
         is_gpu_available,
         main,
         test_src_dir_path,
+        with_eager_op_as_function,
     )
 
 # fmt: off
 __all__ = [
-    "TestCase", "assert_equal_graph_def", "compute_gradient", "compute_gradient_error", "create_local_cluster",
-    "get_temp_dir", "gpu_device_name", "is_built_with_cuda", "is_built_with_gpu_support", "is_built_with_rocm",
-    "is_built_with_xla", "is_gpu_available", "main", "mock", "test_src_dir_path",
+    "Benchmark", "StubOutForTesting", "TestCase", "assert_equal_graph_def", "benchmark_config", "compute_gradient",
+    "compute_gradient_error", "create_local_cluster", "disable_with_predicate", "experimental", "get_temp_dir",
+    "gpu_device_name", "is_built_with_cuda", "is_built_with_gpu_support", "is_built_with_rocm", "is_built_with_xla",
+    "is_cpu_target_available", "is_gpu_available", "main", "mock", "test_src_dir_path", "with_eager_op_as_function",
 ]
 # fmt: on
 

@@ -6,21 +6,26 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
+import inspect
 import os
 import re
 import shutil
+import sys
 import tempfile
 import threading
 import unittest
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from headrace import nest
 from headrace.errors import OpError
-from headrace.ir.device import DeviceSpec
 from headrace.ir.graph import Tensor
+from headrace.v1 import test_benchmark
+from headrace.v1.device_spec import DeviceSpec
 from headrace.v1.graph import executing_eagerly, reset_default_graph, set_random_seed
 from headrace.v1.session import Session, get_default_session
 
@@ -517,19 +522,29 @@ def get_temp_dir() -> str:
 def main(argv: list[str] | None = None) -> None:
     """Runs the tests of the module `__main__`, and ends the process.
 
+    With `--benchmarks=REGEX` it runs the benchmarks (`tf.test.Benchmark`) with such names instead, and returns.
+
     Args:
       argv: the command line; None: that of the process.
 
     Source: TensorFlow's `tf.test.main`.
     """
+    for argument in sys.argv[1:] if argv is None else argv[1:]:
+        if argument.startswith("--benchmarks="):
+            test_benchmark.run_benchmarks(argument.partition("=")[2])
+            return
     unittest.main(argv=argv)
 
 
-def assert_equal_graph_def(actual: Any, expected: Any) -> None:
+def assert_equal_graph_def(
+    actual: Any, expected: Any, checkpoint_v2: bool = False, hash_table_shared_name: bool = False
+) -> None:
     """Asserts that two `GraphDef` messages have the same nodes, in any order.
 
     Args:
       actual, expected: the messages. Versions and libraries are not compared.
+      checkpoint_v2: leaves out the names of files and tensors of savers of the second checkpoint format.
+      hash_table_shared_name: leaves out the shared names of tables.
 
     Raises:
       AssertionError: a node is missing or differs.
@@ -540,13 +555,28 @@ def assert_equal_graph_def(actual: Any, expected: Any) -> None:
     for given in (actual, expected):
         if getattr(getattr(given, "DESCRIPTOR", None), "name", None) != "GraphDef":
             raise TypeError(f"expected a GraphDef, got {type(given).__name__}")
-    mine, theirs = ({node.name: str(node) for node in graph.node} for graph in (actual, expected))
+    mine, theirs = (
+        {node.name: str(_compared(node, checkpoint_v2, hash_table_shared_name)) for node in graph.node}
+        for graph in (actual, expected)
+    )
     if mine.keys() != theirs.keys():
         missing, added = sorted(theirs.keys() - mine.keys()), sorted(mine.keys() - theirs.keys())
         raise AssertionError(f"nodes that are missing: {missing}; nodes that were not expected: {added}")
     for name, text in theirs.items():
         if mine[name] != text:
             raise AssertionError(f"the node {name!r} differs:\n{mine[name]}\nexpected:\n{text}")
+
+
+def _compared(node: Any, checkpoint_v2: bool, hash_table_shared_name: bool) -> Any:
+    """The part of a node that `assert_equal_graph_def` compares."""
+    hides_value = checkpoint_v2 and node.op == "Const" and node.name.endswith(("tensor_names", "shape_and_slices"))
+    hides_name = hash_table_shared_name and node.op in ("HashTable", "HashTableV2")
+    if not hides_value and not hides_name:
+        return node
+    out = type(node)()
+    out.CopyFrom(node)
+    del out.attr["value" if hides_value else "shared_name"]
+    return out
 
 
 def create_local_cluster(
@@ -599,6 +629,127 @@ def is_built_with_cuda() -> bool:
 is_built_with_rocm = is_built_with_gpu_support = is_built_with_xla = is_built_with_cuda
 
 
+def is_cpu_target_available(target: str) -> bool:
+    """Returns whether XLA compiles for a kind of processor: no, there being no XLA.
+
+    Args:
+      target: its name, as "x86".
+
+    Source: TensorFlow's `tf.test.is_cpu_target_available`.
+    """
+    return False
+
+
+def disable_with_predicate(pred: Callable[[], bool], skip_message: str) -> Callable[[Callable[..., Any]], Any]:
+    """Returns a decorator of a test method, which skips it if a condition holds.
+
+    Args:
+      pred: returns the condition when the test begins.
+      skip_message: the reason.
+
+    Source: TensorFlow's `tf.test.disable_with_predicate`.
+    """
+
+    def decorator(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def run(self: unittest.TestCase, *args: Any, **kwargs: Any) -> Any:
+            if pred():
+                self.skipTest(skip_message)
+            return method(self, *args, **kwargs)
+
+        return run
+
+    return decorator
+
+
+def with_eager_op_as_function(cls: type | None = None, only_as_function: bool = False) -> Any:
+    """Returns the class of tests unchanged: eager operations run as they are.
+
+    Args:
+      cls: the class; None: a decorator is returned.
+      only_as_function: accepted as in TensorFlow.
+
+    Source: TensorFlow's `tf.test.with_eager_op_as_function`.
+    """
+    return (lambda given: given) if cls is None else cls
+
+
+class StubOutForTesting:
+    """Replacer of attributes for the time of a test.
+
+    Source: TensorFlow's `tf.test.StubOutForTesting`.
+
+    Example:
+      >>> import headrace.v1 as tf, math
+      >>> with tf.test.StubOutForTesting() as stubs:
+      ...     stubs.Set(math, "pi", 3)
+      ...     math.pi
+      3
+    """
+
+    def __init__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        self._smart = contextlib.ExitStack()
+
+    def __enter__(self) -> StubOutForTesting:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.CleanUp()
+
+    def CleanUp(self) -> None:
+        """Restores all attributes."""
+        self.SmartUnsetAll()
+        self.UnsetAll()
+
+    def Set(self, parent: Any, child_name: str, new_child: Any) -> None:
+        """Replaces an attribute until `UnsetAll`.
+
+        Args:
+          parent: the object or class.
+          child_name: name of the attribute.
+          new_child: the new value.
+
+        Raises:
+          AttributeError: there is no such attribute.
+        """
+        self._stack.enter_context(mock.patch.object(parent, child_name, new_child))
+
+    def UnsetAll(self) -> None:
+        """Restores the attributes of `Set`, the last first."""
+        self._stack.close()
+
+    def SmartSet(self, obj: Any, attr_name: str, new_attr: Any) -> None:
+        """Replaces an attribute until `SmartUnsetAll`, in the class that defines it.
+
+        Args:
+          obj: the object, class or module.
+          attr_name: name of the attribute.
+          new_attr: the new value.
+
+        Raises:
+          AttributeError: there is no such attribute.
+        """
+        owners = [obj] if inspect.ismodule(obj) else [obj, *(obj if isinstance(obj, type) else type(obj)).__mro__]
+        owner = next((o for o in owners if attr_name in vars(o)), obj)
+        self._smart.enter_context(mock.patch.object(owner, attr_name, new_attr))
+
+    def SmartUnsetAll(self) -> None:
+        """Restores the attributes of `SmartSet`, the last first."""
+        self._smart.close()
+
+
+class experimental:
+    """TensorFlow's `tf.test.experimental`."""
+
+    @staticmethod
+    def sync_devices() -> None:
+        """Waits for the operations of all devices; they have ended when a call returns.
+
+        Source: TensorFlow's `tf.test.experimental.sync_devices`.
+        """
+
+
 def test_src_dir_path(relative_path: Any) -> str:
     """Returns a path below the folder of the running program.
 
@@ -607,7 +758,5 @@ def test_src_dir_path(relative_path: Any) -> str:
 
     Source: TensorFlow's `tf.test.test_src_dir_path`.
     """
-    import sys
-
     home = getattr(sys.modules["__main__"], "__file__", None)
     return os.path.join(os.path.dirname(os.path.abspath(home)) if home else os.getcwd(), os.fspath(relative_path))

@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself, and `v1/contrib` is apart from `v1`.
 BUDGETS: Final = {
-    "": 6520,
+    "": 6600,
     "api": 16400,
     "autograph": 4500,
     "compile": 2600,
@@ -47,7 +47,7 @@ BUDGETS: Final = {
     "schedule": 2060,
     "targets": 14050,
     "train": 6600,
-    "v1": 12600,  # of these 2,200 are distributions, feature columns and ragged tensors
+    "v1": 13000,  # of these 2,200 are distributions, feature columns and ragged tensors
     "v1/contrib": 5100,
     "view": 400,
     "vmap": 2000,

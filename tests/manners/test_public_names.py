@@ -106,7 +106,6 @@ def test_a_name_like_no_other() -> None:
     ("module", "name", "text"),
     [
         ("", "keras", "Keras is a package of its own; `tf.layers`"),
-        ("", "float8_e5m2", "no dtype of fewer than 8 bits"),
         ("image", "generate_bounding_box_proposals", "an op of GPU devices"),
     ],
 )

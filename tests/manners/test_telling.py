@@ -23,7 +23,7 @@ from tests.manners.running import GRAPH, ROOT, SESSIONS, passes, run
 
 PACKAGE = ROOT / "headrace"
 # The commands: standard output is theirs. `tf.profiler.profile` prints its table as TensorFlow's does.
-SPEAK = {"cli.py", "progress.py", "__main__.py", "v1/profiler.py"}
+SPEAK = {"cli.py", "progress.py", "__main__.py", "v1/profiler.py", "v1/test_benchmark.py", "v1/autograph.py"}
 
 EVERYTHING = [
     f"""

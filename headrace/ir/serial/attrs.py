@@ -45,15 +45,12 @@ def decode_dtype(number: int) -> DType:
     """Returns the dtype of an enum number.
 
     Raises:
-      GraphError: headrace does not support the dtype, or the number is invalid.
+      GraphError: the number is invalid.
     """
     try:
         return dtypes.from_number(number)
-    except TypeError:
-        pass
-    if number not in pb.DataType.values() or number == pb.DT_INVALID:
-        raise GraphError(f"AttrValue has invalid DataType enum: {number}")
-    raise GraphError(f"{pb.DataType.Name(number)} is a dtype that headrace does not support")
+    except TypeError as e:
+        raise GraphError(f"AttrValue has invalid DataType enum: {number}") from e
 
 
 def decode_shape(proto: pb.TensorShapeProto) -> Shape:
@@ -96,7 +93,8 @@ _FIELDS: Final[dict[DType, tuple[str, Any]]] = {
     dtypes.uint64: ("uint64_val", np.uint64),
     dtypes.uint32: ("uint32_val", np.uint32),
     **dict.fromkeys((dtypes.int32, dtypes.int16, dtypes.int8, dtypes.uint16, dtypes.uint8), ("int_val", np.int32)),
-    **dict.fromkeys(dtypes.QUANTIZED, ("int_val", np.int32)),
+    **dict.fromkeys(dtypes.QUANTIZED | dtypes.SMALL_INTEGER, ("int_val", np.int32)),
+    **dict.fromkeys(dtypes.SMALL_FLOATING, ("float8_val", np.uint8)),
 }
 
 
@@ -153,6 +151,8 @@ def _elements(proto: pb.TensorProto, dtype: DType) -> Values:
     values: Values = np.fromiter(given, of, len(given))
     if field == "half_val":
         return values.astype(np.uint16).view(dtype.numpy)
+    if field == "float8_val":
+        return values.view(dtype.numpy)
     if dtype.is_complex:
         return values[: len(values) // 2 * 2].view(dtype.numpy)
     return values.astype(dtype.numpy, copy=False)
@@ -220,7 +220,8 @@ def encode_tensor(array: Values | BadTensor) -> pb.TensorProto:
     size = array.size
     splat = is_splat(array)
     flat = first_element(array) if splat else array.reshape(-1)
-    if dtype is dtypes.string or (splat and (size > 1 or flat[0] == flat[0])):  # a scalar NaN would lose its payload
+    in_field = dtype is dtypes.string or dtype in dtypes.SMALL_INTEGER
+    if in_field or (splat and (size > 1 or flat[0] == flat[0])):  # a scalar NaN would lose its payload
         add_elements(proto, flat, dtype)
     else:
         proto.tensor_content = flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes()
@@ -239,8 +240,13 @@ def add_elements(proto: pb.TensorProto, flat: Values, dtype: DType) -> None:
         proto.string_val.extend(flat)
         return
     field, of = _FIELDS[dtype]
+    if field == "float8_val":
+        proto.float8_val += flat.tobytes()
+        return
     if field == "half_val":
         flat = flat.view(np.uint16)
+    elif dtype in dtypes.SMALL_INTEGER:
+        flat = flat.astype(np.int32)
     elif dtype.is_complex:
         flat = flat.view(of)
     getattr(proto, field).extend(flat.tolist())

@@ -1,0 +1,56 @@
+"""TensorFlow 1's `tf.experimental`, of which most belongs to TensorFlow 2."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from headrace import public_names
+from headrace.v1.dtypes import experimental as _numbers
+
+float8_e5m2 = _numbers.float8_e5m2
+float8_e4m3fn = _numbers.float8_e4m3fn
+float8_e4m3fnuz = _numbers.float8_e4m3fnuz
+float8_e4m3b11fnuz = _numbers.float8_e4m3b11fnuz
+float8_e5m2fnuz = _numbers.float8_e5m2fnuz
+float4_e2m1fn = _numbers.float4_e2m1fn
+int4, uint4, int2, uint2 = _numbers.int4, _numbers.uint4, _numbers.int2, _numbers.uint2
+
+
+@contextlib.contextmanager
+def async_scope() -> Iterator[None]:
+    """Context of eager operations that may run later, whose errors it raises at its end.
+
+    Every operation has run when its call returns, and has raised its own error.
+
+    Source: TensorFlow's `tf.experimental.async_scope`.
+    """
+    yield
+
+
+def async_clear_error() -> None:
+    """Forgets the errors of operations that run later; none do.
+
+    Source: TensorFlow's `tf.experimental.async_clear_error`.
+    """
+
+
+def enable_strict_mode() -> None:
+    """Makes an error of every later warning about a deprecated name.
+
+    Source: TensorFlow's `tf.experimental.enable_strict_mode`.
+    """
+    warnings.simplefilter("error", DeprecationWarning)
+
+
+# fmt: off
+__all__ = [
+    "async_clear_error", "async_scope", "enable_strict_mode", "float4_e2m1fn", "float8_e4m3b11fnuz", "float8_e4m3fn",
+    "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int2", "int4", "uint2", "uint4",
+]
+# fmt: on
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__)

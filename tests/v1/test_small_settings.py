@@ -1,0 +1,104 @@
+"""`tf.config.optimizer`, `tf.experimental`, `tf.autograph.experimental` and errors with TensorFlow's arguments."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import pytest
+
+import headrace.v1 as tf
+from headrace import dtypes
+from headrace.v1 import device_settings
+
+pytestmark = pytest.mark.one_engine
+
+
+def test_options_of_graph_optimization_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_settings, "_optimizer_options", {})
+    assert tf.config.optimizer.get_jit() == ""
+    for given, said in ((True, "autoclustering"), ("", ""), ("autoclustering", "autoclustering"), (False, "")):
+        tf.config.optimizer.set_jit(given)
+        assert tf.config.optimizer.get_jit() == said
+    with pytest.raises(ValueError, match="got 'always'"):
+        tf.config.optimizer.set_jit("always")
+    tf.config.optimizer.set_experimental_options({"constant_folding": False})
+    found = tf.config.optimizer.get_experimental_options()
+    assert found == {"disable_model_pruning": False, "disable_meta_optimizer": False, "constant_folding": False}
+    with pytest.raises(ValueError, match="'folding'"):
+        tf.config.optimizer.set_experimental_options({"folding": True})
+
+
+def test_memory_of_a_cpu_is_not_counted() -> None:
+    assert tf.config.experimental.get_memory_info("CPU:0") == {"current": 0, "peak": 0}
+    assert tf.config.experimental.get_memory_usage("CPU:0") == 0
+    tf.config.experimental.reset_memory_stats("CPU:0")
+
+
+def test_strict_mode_makes_errors_of_deprecated_names() -> None:
+    with warnings.catch_warnings():
+        tf.experimental.enable_strict_mode()
+        with pytest.raises(DeprecationWarning):
+            warnings.warn("old", DeprecationWarning, stacklevel=1)
+
+
+def test_small_numbers_have_both_names() -> None:
+    for d in dtypes.SMALL:
+        assert getattr(tf.experimental, d.name) is getattr(tf.dtypes.experimental, d.name) is d
+    with tf.experimental.async_scope():
+        tf.experimental.async_clear_error()
+
+
+def test_parts_of_the_conversion(capsys: pytest.CaptureFixture[str]) -> None:
+    feature = tf.autograph.experimental.Feature
+    assert feature.all() == tuple(feature)
+    assert set(feature.all_but(feature.LISTS)) == set(feature) - {feature.LISTS, feature.ALL}
+    assert set(feature.all_but([feature.LISTS, feature.NAME_SCOPES])) == set(feature) - {
+        feature.LISTS, feature.ALL, feature.NAME_SCOPES,
+    }  # fmt: skip
+    tf.autograph.trace(1, "a")
+    assert capsys.readouterr().out == "1 a\n"
+
+    @tf.autograph.experimental.do_not_convert()
+    def f() -> int:
+        return 1
+
+    assert f() == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "pinned", "with_variables"),
+    [
+        (lambda: tf.constant(1), True, True),
+        (lambda: tf.constant(1.0), False, False),
+        (lambda: tf.constant("a"), True, True),
+        (lambda: tf.cast(tf.placeholder(tf.int32), tf.float32), True, True),
+        (lambda: tf.dynamic_stitch([[0]], [[1]]), True, True),
+        (lambda: tf.get_variable("v", [], use_resource=True), False, False),
+    ],
+)
+def test_operations_without_a_kernel_for_gpus(op, pinned: bool, with_variables: bool) -> None:  # type: ignore[no-untyped-def]
+    with tf.Graph().as_default():
+        made = op().op
+        assert tf.graph_util.must_run_on_cpu(made) is pinned
+        assert tf.graph_util.must_run_on_cpu(made, True) is with_variables
+        assert tf.graph_util.must_run_on_cpu(made.node_def) is pinned
+    with pytest.raises(TypeError, match="got int"):
+        tf.graph_util.must_run_on_cpu(3)
+
+
+def test_errors_take_tensorflows_arguments() -> None:
+    with tf.Graph().as_default():
+        op = tf.constant(1.0, name="c").op
+    error = tf.errors.OutOfRangeError(op.node_def, op, "at the end")
+    assert (str(error), error.message, error.op, error.node) == ("at the end", "at the end", op, "c")
+    assert error.node_def == op.node_def
+    assert error.error_code == tf.errors.OUT_OF_RANGE
+    assert str(pickle.loads(pickle.dumps(error))) == "at the end"
+    assert tf.errors.AbortedError(None, None, "m").node_def is None
+    assert tf.errors.AbortedError(node_def=None, op=None, message="m").message == "m"
+    assert tf.OpError(None, None, "m", tf.errors.ABORTED).error_code == tf.errors.ABORTED
+    assert tf.errors.AbortedError("m", "node").node == "node"
+    for given, named in (((), {}), (("a",), {"message": "b"}), (("a",), {"x": 1}), ((1, 2, 3, 4), {})):
+        with pytest.raises(TypeError, match="AbortedError takes"):
+            tf.errors.AbortedError(*given, **named)
