@@ -181,6 +181,8 @@ _LATER = {
     "summary": "headrace.api.summary",
     "profile": "headrace.observe.profile:profile",
     "train": "headrace.train",
+    "load": "headrace.train.saving.models:load",
+    "save": "headrace.train.saving.models:save",
     "cluster": "headrace.dist.launch",
     "breakpoint_page": "headrace.observe.breakpoint_page:breakpoint_page",
     "breakpoint_when": "headrace.observe.breakpoints:breakpoint_when",
@@ -207,6 +209,7 @@ if _typing.TYPE_CHECKING:
     from headrace.observe.watch import watch
     from headrace.observe.recording import record
     from headrace.observe.profile import profile
+    from headrace.train.saving.models import load, save
 
 __version__ = "0.1.0"
 
@@ -239,9 +242,10 @@ __all__ = [
     "identity_n", "igamma", "igammac", "imag", "image", "import_graph_def", "import_meta_graph", "initializers",
     "int16", "int32", "int64", "int8", "invert", "invert_permutation", "io", "is_finite", "is_inf", "is_nan",
     "is_tensor", "jacobian", "jit", "jvp", "l2_normalize", "layers", "left_shift", "less", "less_equal", "lgamma",
-    "linalg", "linspace", "load_plugins", "log", "log1p", "log_sigmoid", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "lookup", "map_fn", "math", "matmul", "matrix_transpose", "matvec", "maximum", "meshgrid", "minimum",
-    "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis", "nextafter", "nn", "no_op",
+    "linalg", "linspace", "load", "load_plugins", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "lookup", "map_fn", "math", "matmul", "matrix_transpose", "matvec", "maximum",
+    "meshgrid", "minimum", "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis",
+    "nextafter", "nn", "no_op",
     "norm", "not_equal", "nth_element", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",
     "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "profile", "py_func",
     "py_function", "qint16", "qint32", "qint8", "quantization", "quint16", "quint8", "random", "range", "rank",
@@ -249,7 +253,7 @@ __all__ = [
     "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
     "reduce_prod", "reduce_scatter", "reduce_std", "reduce_sum", "reduce_variance", "register_device",
     "register_kernel", "register_op", "repeat", "report", "reshape", "resource", "reverse", "reverse_sequence",
-    "right_shift", "rint", "roll", "round", "rsqrt", "run_eagerly", "saturate_cast", "scan", "scatter_nd",
+    "right_shift", "rint", "roll", "round", "rsqrt", "run_eagerly", "saturate_cast", "save", "scan", "scatter_nd",
     "searchsorted", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum", "sequence_mask",
     "set_diag", "setdiff1d", "sets", "shape", "shape_n", "sigmoid", "sign", "simulate", "sin", "sinh", "size", "slice",
     "sort", "sparse", "sparse_placeholder", "special", "split", "sqrt", "square", "squared_difference", "squeeze",
