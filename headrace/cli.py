@@ -10,6 +10,7 @@
     headrace worker --cluster cluster.toml --job worker --task 0
     headrace status headrace://host:2222
     headrace docs learn/tutorial                        # a page of the documentation; `headrace docs` lists the pages
+    headrace migrate program.py                         # names of TensorFlow 1 that headrace.v1 lacks
 
 Exit status: 0 success; 1 the graph was read and the run failed, or a cluster failed; 2 an argument cannot be used (an
 option, a file, the name of a tensor, a value that does not fit); 130 interrupted. Exit status of `diff`: 0 the graphs
@@ -26,7 +27,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -230,7 +231,50 @@ def _parser() -> argparse.ArgumentParser:
     )
     docs.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     docs.set_defaults(command=_docs, failed=BAD_USAGE)
+
+    migrate = commands.add_parser(
+        "migrate", help="list what a program for TensorFlow 1 uses and headrace.v1 lacks (exit status 1: something)"
+    )
+    migrate.add_argument("paths", nargs="+", metavar="PATH", help="a program, or a folder with programs (*.py)")
+    migrate.add_argument("--write", action="store_true", help="change the imports of TensorFlow in the files")
+    migrate.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
+    migrate.set_defaults(command=_migrate, failed=BAD_USAGE)
     return parser
+
+
+def _migrate(args: argparse.Namespace) -> int:
+    from headrace.files.commit import replacing
+    from headrace.v1 import migrating
+
+    used: set[str] = set()
+    missing: set[str] = set()
+    for path in _programs(args.paths):
+        try:
+            with open(path, encoding="utf-8", newline="") as file:
+                source = file.read()
+        except (OSError, UnicodeDecodeError) as e:
+            raise UsageError(f"{path} cannot be read: {e}") from e
+        found = migrating.check(source, path)
+        for absent in found.missing:
+            print(f"{path}:{absent.line}: tf.{absent.name}: {absent.text}")
+        used.update(found.used)
+        missing.update(m.name for m in found.missing)
+        if args.write and found.source != source:
+            with replacing(path) as out:
+                out.write(found.source.encode())
+            print(f"{path}: imports headrace.v1")
+    print(f"{len(used)} names of TensorFlow, of which headrace.v1 lacks {len(missing)}")
+    return FAILED if missing else OK
+
+
+def _programs(paths: Sequence[str]) -> Iterator[str]:
+    """Iterates over the files, and those in the folders, of the command line."""
+    for path in paths:
+        if not os.path.isdir(path):
+            yield path
+            continue
+        for folder, _, files_ in sorted(os.walk(path)):
+            yield from (os.path.join(folder, name) for name in sorted(files_) if name.endswith(".py"))
 
 
 def _docs(args: argparse.Namespace) -> int:

@@ -108,6 +108,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "dist": TOP | {"observe"},
     "train": TOP,
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "observe", "train", "view"}),
+    "cli": TOP | COMMAND | {"dist", "observe", "train", "view", "v1"},
     "inspect": TOP | {"inspect", "view"},
     "observe": OBSERVE,
     "view": {"view"},
@@ -155,7 +156,7 @@ LAYER = (
     )
     | {"dist": "5", "observe": "5", "train": "5", "view": "5"}
     | dict.fromkeys(COMMAND, "5")
-    | {"": "6", "v1": "6", "__main__": "6"}
+    | {"": "6", "cli": "6", "v1": "6", "__main__": "6"}
 )
 
 # Packages of other projects, in addition to the standard library. Nothing else may be imported; a package that is slow
