@@ -45,7 +45,7 @@ class Missing(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What a program uses of TensorFlow.
+    """Names of TensorFlow in a program.
 
     Attributes:
       used: the different dotted names below `tf`, in alphabetical order.
@@ -105,7 +105,7 @@ def check(source: str, filename: str = "<program>") -> Checked:
 
 
 def _below(module: str) -> str | None:
-    """The dotted path below `tf` of a module's name; None for a module of another library."""
+    """The dotted path of a module below `tf`; None for another library."""
     for root in _ROOTS:
         if module == root or module.startswith(root + "."):
             return module[len(root) + 1 :]
@@ -144,7 +144,10 @@ class _Absent(NamedTuple):
 
 
 def _look_up(path: str) -> Any:
-    """The object at a path below `tf`, or at the longest part of it that is a module or class; `_Absent` for none."""
+    """The object at a path below `tf`; `_Absent` for none.
+
+    The path is followed as far as its parts are modules and classes.
+    """
     found: Any = importlib.import_module(_DOOR)
     at = ""
     for part in filter(None, path.split(".")):
