@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from headrace.pb.cluster_pb2 import ClusterDef, JobDef
     from headrace.pb.config_pb2 import ConfigProto, GPUOptions, GraphOptions, OptimizerOptions, RunMetadata, RunOptions
     from headrace.pb.cost_graph_pb2 import CostGraphDef
-    from headrace.pb.event_pb2 import Event, SessionLog
+    from headrace.pb.event_pb2 import Event, LogMessage, SessionLog
     from headrace.pb.example_pb2 import Example, SequenceExample
     from headrace.pb.feature_pb2 import BytesList, Feature, FeatureList, FeatureLists, Features, FloatList, Int64List
     from headrace.pb.histogram_pb2 import HistogramProto
@@ -57,9 +57,12 @@ if TYPE_CHECKING:
     from headrace.pb.tensor_bundle_pb2 import BundleEntryProto, BundleHeaderProto
     from headrace.pb.tensor_slice_pb2 import TensorSliceProto
     from headrace.pb.tensorflow_server_pb2 import ServerDef
+    from headrace.pb.tfprof_log_pb2 import OpLogProto
+    from headrace.pb.tfprof_output_pb2 import AdviceProto, GraphNodeProto, MultiGraphNodeProto
     from headrace.pb.variable_pb2 import SaveSliceInfoDef, VariableDef
 
 __all__ = [
+    "AdviceProto",
     "AssetFileDef",
     "AttrValue",
     "BundleEntryProto",
@@ -86,16 +89,20 @@ __all__ = [
     "GradientDef",
     "GraphDebugInfo",
     "GraphDef",
+    "GraphNodeProto",
     "GraphOptions",
     "HistogramProto",
     "Int64List",
     "JobDef",
+    "LogMessage",
     "MetaGraphDef",
+    "MultiGraphNodeProto",
     "NameAttrList",
     "NodeDef",
     "OpDef",
     "OpDeprecation",
     "OpList",
+    "OpLogProto",
     "OptimizerOptions",
     "QueueRunnerDef",
     "RegisteredGradient",
@@ -129,6 +136,7 @@ __all__ += DataType.keys()
 
 # Messages of model files, of data records and of sessions are loaded on first use.
 _LATER = {
+    "AdviceProto": "tfprof_output",
     "AssetFileDef": "meta_graph",
     "BundleEntryProto": "tensor_bundle",
     "BundleHeaderProto": "tensor_bundle",
@@ -146,11 +154,15 @@ _LATER = {
     "Features": "feature",
     "FloatList": "feature",
     "GPUOptions": "config",
+    "GraphNodeProto": "tfprof_output",
     "GraphOptions": "config",
     "HistogramProto": "histogram",
     "Int64List": "feature",
     "JobDef": "cluster",
+    "LogMessage": "event",
     "MetaGraphDef": "meta_graph",
+    "MultiGraphNodeProto": "tfprof_output",
+    "OpLogProto": "tfprof_log",
     "OptimizerOptions": "config",
     "QueueRunnerDef": "queue_runner",
     "RewriterConfig": "rewriter_config",

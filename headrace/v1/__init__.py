@@ -656,13 +656,15 @@ _LATER = {
     "raw_ops": "headrace.api.raw_ops",
     "resource_loader": "headrace.v1.resource_loader",
     "sysconfig": "headrace.v1.sysconfig",
+    "types": "headrace.v1.types",
     "version": "headrace.v1.version",
+    "xla": "headrace.v1.xla",
 } | {
     name: f"headrace.pb:{name}"
     for name in (
-        "AttrValue", "ConfigProto", "Event", "GPUOptions", "GraphDef", "GraphOptions", "HistogramProto", "MetaGraphDef",
-        "NameAttrList", "NodeDef", "OptimizerOptions", "RunMetadata", "RunOptions", "SessionLog", "Summary",
-        "SummaryMetadata",
+        "AttrValue", "ConfigProto", "Event", "GPUOptions", "GraphDef", "GraphOptions", "HistogramProto", "LogMessage",
+        "MetaGraphDef", "NameAttrList", "NodeDef", "OptimizerOptions", "RunMetadata", "RunOptions", "SessionLog",
+        "Summary", "SummaryMetadata",
     )
 }  # fmt: skip
 
@@ -676,6 +678,7 @@ if TYPE_CHECKING:
         GraphDef,
         GraphOptions,
         HistogramProto,
+        LogMessage,
         MetaGraphDef,
         NameAttrList,
         NodeDef,
@@ -743,6 +746,7 @@ __all__ = [
     "IdentityReader",
     "IndexedSlices",
     "InteractiveSession",
+    "LogMessage",
     "MetaGraphDef",
     "NameAttrList",
     "NoGradient",
@@ -1292,6 +1296,7 @@ __all__ = [
     "truncatediv",
     "truncatemod",
     "tuple",
+    "types",
     "uint8",
     "uint16",
     "uint32",
@@ -1320,6 +1325,7 @@ __all__ = [
     "where_v2",
     "while_loop",
     "write_file",
+    "xla",
     "zeros",
     "zeros_initializer",
     "zeros_like",

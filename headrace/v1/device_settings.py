@@ -336,6 +336,14 @@ class experimental:
         return {}
 
     @staticmethod
+    def enable_mlir_bridge() -> None:
+        """Does nothing: a switch of the compiler of TPUs."""
+
+    @staticmethod
+    def disable_mlir_bridge() -> None:
+        """Does nothing: see `enable_mlir_bridge`."""
+
+    @staticmethod
     def get_device_policy() -> str:
         """Returns the policy for inputs on other devices: copies are made silently."""
         return "silent"

@@ -45,10 +45,35 @@ def enable_strict_mode() -> None:
     warnings.simplefilter("error", DeprecationWarning)
 
 
+@contextlib.contextmanager
+def function_executor_type(executor_type: str | None) -> Iterator[None]:
+    """Context of functions that run on an executor of that kind.
+
+    The choice has no effect on results; headrace chooses the engine of a step, which `hr.explain` names.
+
+    Args:
+      executor_type: "SINGLE_THREADED_EXECUTOR", "" or None.
+
+    Source: TensorFlow's `tf.experimental.function_executor_type`.
+    """
+    yield
+
+
+def output_all_intermediates(state: bool | None) -> None:
+    """Does nothing: gradients keep the values of conditionals and loops that they need.
+
+    Args:
+      state: accepted as in TensorFlow.
+
+    Source: TensorFlow's `tf.experimental.output_all_intermediates`.
+    """
+
+
 # fmt: off
 __all__ = [
     "async_clear_error", "async_scope", "enable_strict_mode", "float4_e2m1fn", "float8_e4m3b11fnuz", "float8_e4m3fn",
-    "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "int2", "int4", "uint2", "uint4",
+    "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "function_executor_type", "int2", "int4",
+    "output_all_intermediates", "uint2", "uint4",
 ]
 # fmt: on
 

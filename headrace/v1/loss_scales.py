@@ -60,4 +60,25 @@ class MixedPrecisionLossScaleOptimizer(loss_scaling.LossScaleOptimizer, Optimize
         return kept(loss_scaling.LossScaleOptimizer.apply_gradients(self, grads_and_vars, global_step, name))
 
 
+def enable_mixed_precision_graph_rewrite(opt: Any, loss_scale: Any = "dynamic") -> MixedPrecisionLossScaleOptimizer:
+    """Returns an optimizer with a loss scale.
+
+    The dtypes of operations stay as they are, as on TensorFlow's CPUs; they change on GPUs.
+
+    Args:
+      opt: an optimizer.
+      loss_scale: a `LossScale`, a number, or "dynamic".
+
+    Source: TensorFlow's `tf.mixed_precision.enable_mixed_precision_graph_rewrite`.
+    """
+    return MixedPrecisionLossScaleOptimizer(opt, loss_scale)
+
+
+def disable_mixed_precision_graph_rewrite() -> None:
+    """Does nothing: no dtype of an operation changes.
+
+    Source: TensorFlow's `tf.mixed_precision.disable_mixed_precision_graph_rewrite`.
+    """
+
+
 __all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "MixedPrecisionLossScaleOptimizer"]

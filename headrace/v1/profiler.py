@@ -6,17 +6,19 @@ operation without a formula or with an unknown shape counts as 0. `hr.profile` m
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import public_names
 from headrace.errors import UnimplementedError
+from headrace.files.commit import replacing
 from headrace.ir.graph import Operation
-from headrace.records import record
+from headrace.pb import AdviceProto, GraphNodeProto, MultiGraphNodeProto, OpLogProto
 from headrace.v1.graph import GraphKeys, get_default_graph
 
 _ROOT: Final = "_TFProfRoot"
@@ -24,29 +26,14 @@ _COMMANDS: Final = ("scope", "graph")
 _TRAINABLE: Final = "_trainable_variables"  # the type of trainable variables in options
 
 
-@record
-class GraphNode:
-    """Scope or operation with its numbers; those that begin with `total_` include everything below it.
-
-    Attributes:
-      name: full name; that of the root is "_TFProfRoot".
-      parameters, total_parameters: number of elements of variables.
-      float_ops, total_float_ops: number of float operations of one run.
-      exec_micros, total_exec_micros: microseconds of the traced run.
-      requested_bytes, total_requested_bytes: bytes of the outputs in the traced run.
-      children: the scopes and operations directly below, those with the largest numbers first.
-    """
-
-    name: str
-    parameters: int = 0
-    total_parameters: int = 0
-    float_ops: int = 0
-    total_float_ops: int = 0
-    exec_micros: int = 0
-    total_exec_micros: int = 0
-    requested_bytes: int = 0
-    total_requested_bytes: int = 0
-    children: list[GraphNode] = field(default_factory=list)
+# Names of checks of `advise`, which each have a list of reports.
+ALL_ADVICE: Final[dict[str, dict[str, Any]]] = {
+    "ExpensiveOperationChecker": {},
+    "AcceleratorUtilizationChecker": {},
+    "JobChecker": {},
+    "OperationChecker": {},
+}  # fmt: skip
+_TOP: Final = 3  # op types that a report names
 
 
 class ProfileOptionBuilder:
@@ -149,7 +136,7 @@ def _options(select: tuple[str, ...], order_by: str, **changed: Any) -> dict[str
 
 def profile(
     graph: Any = None, run_meta: Any = None, op_log: Any = None, cmd: str = "scope", options: Any = None
-) -> GraphNode:
+) -> GraphNodeProto:
     """Returns the numbers of a graph by scopes.
 
     The options say whether the numbers are printed or written, too.
@@ -157,20 +144,23 @@ def profile(
     Args:
       graph: the graph; None: the default graph.
       run_meta: the `RunMetadata` of a traced run, for "micros" and "bytes"; or None.
-      op_log: not supported.
+      op_log: an `OpLogProto` with float operations and types of operations, as of `write_op_log`; or None.
       cmd: "scope" or "graph", which are the same.
       options: a dict of `ProfileOptionBuilder`; None: all numbers.
 
+    Returns:
+      The root of the tree, whose fields that begin with `total_` include everything below.
+
     Raises:
-      UnimplementedError: another `cmd`, or `op_log`.
+      UnimplementedError: another `cmd`.
 
     Source: TensorFlow's `tf.profiler.profile`.
     """
-    if cmd not in _COMMANDS or op_log is not None:
-        raise UnimplementedError(f"tf.profiler.profile has the commands {_COMMANDS}, without op_log; got {cmd!r}")
+    if cmd not in _COMMANDS:
+        raise UnimplementedError(f"tf.profiler.profile has the commands {_COMMANDS}; got {cmd!r}")
     graph = get_default_graph() if graph is None else graph
     given = ProfileOptionBuilder(options).build()
-    root = _tree(dict(_counted(graph, run_meta, given)), given)
+    root = _tree(dict(_counted(graph, run_meta, op_log, given)), given)
     output = str(given.get("output", "stdout"))
     if output == "stdout":
         print("\n".join(_table(root, given, 0)))
@@ -185,14 +175,13 @@ class Profiler:
 
     Args:
       graph: the graph; None: the default graph.
-      op_log: not supported.
+      op_log: see `profile`.
 
     Source: TensorFlow's `tf.profiler.Profiler`.
     """
 
     def __init__(self, graph: Any = None, op_log: Any = None) -> None:
-        if op_log is not None:
-            raise UnimplementedError("tf.profiler.Profiler(op_log=...): the numbers are computed from the graph")
+        self._op_log = op_log
         self._graph = get_default_graph() if graph is None else graph
         self._steps: dict[int, Any] = {}
 
@@ -205,32 +194,123 @@ class Profiler:
         """
         self._steps[step] = run_meta
 
-    def profile_name_scope(self, options: Any) -> GraphNode:
+    def profile_name_scope(self, options: Any) -> GraphNodeProto:
         """Returns `profile` of the step that the options choose."""
         step = dict(options).get("step", -1)
         chosen = self._steps.get(max(self._steps, default=-1) if step < 0 else step)
-        return profile(self._graph, chosen, options=options)
+        return profile(self._graph, chosen, self._op_log, options=options)
 
     profile_graph = profile_name_scope
+
+    def advise(self, options: Any = None) -> AdviceProto:
+        """Returns `advise` for the last step.
+
+        Args:
+          options: see `advise`.
+        """
+        return advise(self._graph, self._steps.get(max(self._steps, default=-1)), options)
+
+
+def advise(graph: Any = None, run_meta: Any = None, options: Any = None) -> AdviceProto:
+    """Prints and returns reports of a traced run: its expensive op types and operation.
+
+    Args:
+      graph: the graph; None: the default graph.
+      run_meta: the `RunMetadata` of the run; None: nothing is reported.
+      options: a dict whose keys are names of checks (`ALL_ADVICE`); None or 0: all. The check of accelerators has no
+        reports, there being none.
+
+    Source: TensorFlow's `tf.profiler.advise`.
+    """
+    graph = get_default_graph() if graph is None else graph
+    out = AdviceProto()
+    for name in options or ALL_ADVICE:
+        found = _expensive(graph, run_meta) if name == "ExpensiveOperationChecker" and run_meta is not None else []
+        out.checkers[name].reports.extend(found)
+    for name in sorted(out.checkers):
+        print("\n".join([f"{name}:", *out.checkers[name].reports, ""]))
+    return out
+
+
+def _expensive(graph: Any, run_meta: Any) -> list[str]:
+    """The op types with the longest times, and the operation with the longest."""
+    types = {op.name: op.type for op in graph.operations}
+    times = {name: micros for name, (micros, _) in _times(run_meta).items() if name in types}
+    by_type: collections.Counter[str] = collections.Counter()
+    for name, micros in times.items():
+        by_type[types[name]] += micros
+    whole = sum(by_type.values())
+    out = [
+        f"top {i} operation type: {kind}, cpu: {micros}us, accelerator: 0us, total: {micros}us ({micros / whole:.2%})"
+        for i, (kind, micros) in enumerate(by_type.most_common(_TOP), 1)
+        if micros
+    ]
+    if whole:
+        name = max(times, key=times.__getitem__)
+        out.append(f"top 1 graph node: {name}, cpu: {times[name]}us, accelerator: 0us, total: {times[name]}us")
+    return out
+
+
+def write_op_log(graph: Any, log_dir: str, op_log: Any = None, run_meta: Any = None, add_trace: bool = True) -> None:
+    """Writes facts about the operations of a graph to the file "tfprof_log".
+
+    The facts are float operations, types and lines of the program.
+
+    Args:
+      graph: the graph; None: the default graph.
+      log_dir: the folder, which exists.
+      op_log: an `OpLogProto` whose entries come first; or None.
+      run_meta: accepted as in TensorFlow; shapes are those of the graph.
+      add_trace: whether the lines of the program are written.
+
+    Source: TensorFlow's `tf.profiler.write_op_log`.
+    """
+    graph = get_default_graph() if graph is None else graph
+    trainable = {v.op.name for v in graph.get_collection(GraphKeys.TRAINABLE_VARIABLES)}
+    out, texts = OpLogProto(), {"none": 0}
+    if op_log is not None:
+        out.CopyFrom(op_log)
+        texts |= {text: key for key, text in op_log.id_to_string.items()}
+    entries = {e.name: e for e in out.log_entries}
+    for op in graph.operations:
+        number = float_ops(op)
+        place = op.source if add_trace else None
+        if not number and op.name not in trainable and place is None:
+            continue
+        entry = entries[op.name] if op.name in entries else out.log_entries.add(name=op.name)
+        entry.float_ops = entry.float_ops or number
+        if op.name in trainable and _TRAINABLE not in entry.types:
+            entry.types.append(_TRAINABLE)
+        if place is not None and not entry.code_def.traces:
+            file, function = (texts.setdefault(text, len(texts)) for text in (place.file, place.function))
+            entry.code_def.traces.add(file_id=file, lineno=place.line, function_id=function, func_start_line=-1)
+    for text, key in texts.items():
+        out.id_to_string[key] = text
+    with replacing(os.path.join(log_dir, "tfprof_log")) as file_:
+        file_.write(out.SerializeToString(deterministic=True))
 
 
 # *** numbers of single operations ***
 
 
-def _counted(graph: Any, run_meta: Any, options: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, int]]]:
+def _counted(
+    graph: Any, run_meta: Any, op_log: Any, options: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, int]]]:
     """Iterates over the names of operations and those of their numbers that are not 0."""
     select, types = options["select"], [re.compile(p) for p in options["account_type_regexes"]]
     trainable = {v.op.name: v for v in graph.get_collection(GraphKeys.TRAINABLE_VARIABLES)}
     every = {v.op.name: v for v in graph.get_collection(GraphKeys.GLOBAL_VARIABLES)} | trainable
     times = _times(run_meta) if run_meta is not None else {}
+    logged = {} if op_log is None else {entry.name: entry for entry in op_log.log_entries}
     for op in graph.operations:
-        kinds = [op.type, op.device] + [_TRAINABLE] * (op.name in trainable)
+        said = logged.get(op.name)
+        kinds = [op.type, op.device] + [_TRAINABLE] * (op.name in trainable) + ([] if said is None else [*said.types])
         if not any(p.fullmatch(kind) for p in types for kind in kinds):
             continue
         micros, size = times.get(op.name, (0, 0))
         found = {
             "params": _elements(every[op.name].shape) if op.name in every else 0,
-            "float_ops": float_ops(op),
+            "float_ops": (said is not None and said.float_ops) or float_ops(op),
             "micros": micros,
             "bytes": size,
         }
@@ -329,28 +409,34 @@ _ATTRIBUTES: Final = {"params": "parameters", "float_ops": "float_ops", "micros"
                       "bytes": "requested_bytes"}  # fmt: skip
 
 
-def _tree(counted: Mapping[str, Mapping[str, int]], options: Mapping[str, Any]) -> GraphNode:
+def _tree(counted: Mapping[str, Mapping[str, int]], options: Mapping[str, Any]) -> GraphNodeProto:
     """Returns the tree of scopes of operations with their numbers."""
-    nodes = {"": GraphNode(_ROOT)}
+    own: dict[str, dict[str, int]] = {"": {}}
+    totals: dict[str, collections.Counter[str]] = {"": collections.Counter()}
+    below: dict[str, list[str]] = {"": []}
     for name, numbers in counted.items():
         parts = name.split("/")
         paths = ["", *("/".join(parts[: i + 1]) for i in range(len(parts)))]
         for outer, path in itertools.pairwise(paths):
-            if path not in nodes:
-                nodes[path] = GraphNode(path)
-                nodes[outer].children.append(nodes[path])
-        for what, n in numbers.items():
-            attribute = _ATTRIBUTES[what]
-            setattr(nodes[name], attribute, n)
-            for path in paths:
-                setattr(nodes[path], f"total_{attribute}", getattr(nodes[path], f"total_{attribute}") + n)
-    by = _ATTRIBUTES.get(options.get("order_by", "name"))
-    for node in nodes.values():
-        node.children.sort(key=lambda c: (-getattr(c, f"total_{by}") if by else 0, c.name))
-    return nodes[""]
+            if path not in own:
+                own[path], totals[path], below[path] = {}, collections.Counter(), []
+                below[outer].append(path)
+        own[name] = {_ATTRIBUTES[what]: n for what, n in numbers.items()}
+        for path in paths:
+            totals[path].update(own[name])
+    by = _ATTRIBUTES.get(options.get("order_by", "name"), "")
+
+    def node(path: str) -> GraphNodeProto:
+        out = GraphNodeProto(name=path or _ROOT)
+        for attribute, n in (own[path] | {f"total_{a}": n for a, n in totals[path].items()}).items():
+            setattr(out, attribute, n)
+        out.children.extend(node(p) for p in sorted(below[path], key=lambda p: (-totals[p][by], p)))
+        return out
+
+    return node("")
 
 
-def _table(node: GraphNode, options: Mapping[str, Any], depth: int) -> Iterator[str]:
+def _table(node: GraphNodeProto, options: Mapping[str, Any], depth: int) -> Iterator[str]:
     numbers = [f"{getattr(node, f'total_{_ATTRIBUTES[what]}')} {what}" for what in options["select"]]
     if depth and not any(
         getattr(node, f"total_{_ATTRIBUTES[what]}") >= max(options.get(f"min_{what}", 0), 1)
@@ -364,7 +450,10 @@ def _table(node: GraphNode, options: Mapping[str, Any], depth: int) -> Iterator[
 
 
 # fmt: off
-__all__ = ["GraphNode", "ProfileOptionBuilder", "Profiler", "profile"]
+__all__ = [
+    "ALL_ADVICE", "AdviceProto", "GraphNodeProto", "MultiGraphNodeProto", "OpLogProto", "ProfileOptionBuilder",
+    "Profiler", "advise", "profile", "write_op_log",
+]
 # fmt: on
 
 if not TYPE_CHECKING:

@@ -231,6 +231,28 @@ def summary_iterator(path: local.Path) -> Iterator[Event]:
     return events.read(path)
 
 
+def initialize(graph: Any = None, session: Any = None) -> None:
+    """Refuses to open a file of TensorFlow 2's summaries.
+
+    Args:
+      graph, session: of the summaries.
+
+    Raises:
+      RuntimeError: always: no writer of such summaries is open. `FileWriter` writes TensorFlow 1's.
+
+    Source: TensorFlow's `tf.summary.initialize`.
+    """
+    raise RuntimeError("No default tf.contrib.summary.SummaryWriter found; tf.summary.FileWriter needs none")
+
+
+def all_v2_summary_ops() -> list[Any]:
+    """Returns the operations of TensorFlow 2's summaries in the default graph: none.
+
+    Source: TensorFlow's `tf.summary.all_v2_summary_ops`.
+    """
+    return []
+
+
 # Imported on first use: the messages, which take long to load.
 _LATER = {
     "Event": "headrace.pb.event_pb2:Event",
@@ -243,10 +265,12 @@ _LATER = {
 __all__ = [
     "FileWriter",
     "FileWriterCache",
+    "all_v2_summary_ops",
     "audio",
     "get_summary_description",
     "histogram",
     "image",
+    "initialize",
     "merge",
     "merge_all",
     "scalar",

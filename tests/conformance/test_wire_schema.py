@@ -27,6 +27,7 @@ import sys
 from google.protobuf import descriptor_pb2
 from tensorflow.core.example import example_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2, tensor_bundle_pb2, tensorflow_server_pb2
+from tensorflow.core.profiler import tfprof_log_pb2, tfprof_output_pb2
 from tensorflow.core.util import event_pb2, saved_tensor_slice_pb2
 from tensorflow.python.training import checkpoint_state_pb2
 
@@ -48,6 +49,8 @@ walk(event_pb2.DESCRIPTOR)
 walk(checkpoint_state_pb2.DESCRIPTOR)
 walk(saved_tensor_slice_pb2.DESCRIPTOR)
 walk(tensorflow_server_pb2.DESCRIPTOR)
+walk(tfprof_output_pb2.DESCRIPTOR)
+walk(tfprof_log_pb2.DESCRIPTOR)
 sys.stdout.buffer.write(out.SerializeToString())
 """
 
@@ -74,6 +77,8 @@ def our_files() -> list[FileDescriptorProto]:
     walk(pb.CheckpointState.DESCRIPTOR.file)
     walk(pb.SavedTensorSlices.DESCRIPTOR.file)
     walk(pb.ServerDef.DESCRIPTOR.file)
+    walk(pb.GraphNodeProto.DESCRIPTOR.file)
+    walk(pb.OpLogProto.DESCRIPTOR.file)
     return list(found.values())
 
 
@@ -88,7 +93,7 @@ def describe(files: list[FileDescriptorProto]) -> dict[str, str]:
         for e in file.enum_type:
             out.update(describe_enum(e, "", base))
         for m in file.message_type:
-            out.update(describe_message(m, "", base, file.package))
+            out.update(describe_message(m, "", base))
     return out
 
 
@@ -104,26 +109,27 @@ def describe_enum(e: EnumDescriptorProto, prefix: str, file: str) -> Iterator[tu
         yield f"value {name}.{v.name}", str(v.number)
 
 
-def describe_message(m: DescriptorProto, prefix: str, file: str, package: str) -> Iterator[tuple[str, str]]:
+def describe_message(m: DescriptorProto, prefix: str, file: str) -> Iterator[tuple[str, str]]:
     name = prefix + m.name
     reserved = [(r.start, r.end) for r in m.reserved_range], list(m.reserved_name)
     oneofs = [o.name for o in m.oneof_decl]
     yield f"message {name}", f"in {file}, map {m.options.map_entry}, reserved {reserved}, oneofs {oneofs}"
     for f in m.field:
-        yield f"field {name}.{f.name}", describe_field(f, package, oneofs)
+        yield f"field {name}.{f.name}", describe_field(f, oneofs)
     for e in m.enum_type:
         yield from describe_enum(e, name + ".", file)
     for n in m.nested_type:
-        yield from describe_message(n, name + ".", file, package)
+        yield from describe_message(n, name + ".", file)
 
 
-def describe_field(f: FieldDescriptorProto, package: str, oneofs: list[str]) -> str:
+def describe_field(f: FieldDescriptorProto, oneofs: list[str]) -> str:
     kind = FieldDescriptorProto.Type.Name(f.type)
     label = FieldDescriptorProto.Label.Name(f.label)
     packed = f.options.packed if f.options.HasField("packed") else "by syntax"
+    type_name = f.type_name.removeprefix(".headrace.pb").removeprefix(".tensorflow")
     oneof = oneofs[f.oneof_index] if f.HasField("oneof_index") else "none"
     return (
-        f"= {f.number}, {label} {kind} {f.type_name.removeprefix(f'.{package}.')}, packed {packed}, oneof {oneof}, "
+        f"= {f.number}, {label} {kind} {type_name}, packed {packed}, oneof {oneof}, "
         f"default {f.default_value!r}, deprecated {f.options.deprecated}, json {f.json_name!r}, "
         f"explicit presence {f.proto3_optional}"
     )
@@ -136,7 +142,7 @@ def test_schema_equals_tensorflows(run_python: Callable[[str], bytes]) -> None:
 
 def test_names_are_our_own() -> None:
     files = [f for f in our_files() if not f.name.startswith("google/protobuf/")]
-    assert {f.package for f in files} == {"headrace.pb", "headrace.pb.error"}
+    assert {f.package for f in files} == {"headrace.pb", "headrace.pb.error", "headrace.pb.tfprof"}
     assert all(f.name.startswith("headrace/pb/") for f in files)
 
 

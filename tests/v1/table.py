@@ -94,7 +94,6 @@ DIFFERS = {
     "CXX_VERSION": "0: headrace has no C++ interface",
     "MONOLITHIC_BUILD": "0: headrace has no C++ interface",
     "config.experimental.get_memory_growth": "an error, as TensorFlow's for a CPU",
-    "mixed_precision.enable_mixed_precision_graph_rewrite": "dtypes of operations stay as they are",
     "resource_loader.load_resource": "paths are below the folder of the caller",
     "errors.error_code_from_exception_type": "another class is a `KeyError`",
     "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",

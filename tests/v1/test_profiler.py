@@ -96,3 +96,60 @@ def test_operations_and_times_of_a_traced_run() -> None:
     assert next(c for c in measured.children if c.name == "MatMul").requested_bytes == 16
     with pytest.raises(tf.errors.UnimplementedError, match="'code'"):
         tf.profiler.profile(g, cmd="code")
+
+
+def _logged(folder: Path, **options: Any) -> Any:
+    with tf.Graph().as_default() as g:
+        x = p(2, 3)
+        w = tf.get_variable("w", [3, 4], initializer=tf.zeros_initializer())
+        tf.nn.relu(tf.matmul(x, w, name="y"), name="z")
+    tf.profiler.write_op_log(g, str(folder), **options)
+    return g, tf.profiler.OpLogProto.FromString((folder / "tfprof_log").read_bytes())
+
+
+def test_the_log_of_operations(tmp_path: Path) -> None:
+    g, log = _logged(tmp_path, add_trace=False)
+    found = {e.name: (e.float_ops, list(e.types)) for e in log.log_entries}
+    assert found["y"] == (48, [])
+    assert found["w"] == (0, ["_trainable_variables"])
+    assert "z" not in found
+    assert dict(log.id_to_string) == {0: "none"}
+    mine = tf.profiler.OpLogProto()
+    mine.log_entries.add(name="z", float_ops=77, types=["mine"])
+    tf.profiler.write_op_log(g, str(tmp_path), mine)
+    both = tf.profiler.OpLogProto.FromString((tmp_path / "tfprof_log").read_bytes())
+    entries = {e.name: e for e in both.log_entries}
+    assert (entries["z"].float_ops, entries["z"].types) == (77, ["mine"])
+    (trace,) = entries["y"].code_def.traces
+    assert both.id_to_string[trace.file_id].endswith("test_profiler.py")
+    assert trace.lineno > 0
+
+
+def test_a_log_adds_numbers_and_types(tmp_path: Path) -> None:
+    g, log = _logged(tmp_path)
+    log.log_entries.add(name="z", float_ops=77, types=["mine"])
+    silent = Builder(Builder.float_operation()).with_empty_output().build()
+    assert tf.profiler.profile(g, op_log=log, options=silent).total_float_ops == 48 + 77
+    mine = Builder(silent).with_accounted_types(["mine"]).build()
+    assert tf.profiler.profile(g, op_log=log, options=mine).total_float_ops == 77
+    assert tf.profiler.Profiler(g, log).profile_name_scope(mine).total_float_ops == 77
+
+
+def test_advice_names_the_expensive_operation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metadata = tf.RunMetadata()
+    device = metadata.step_stats.dev_stats.add(device="/device:CPU:0")
+    for name, micros in (("y", 300), ("z", 100)):
+        device.node_stats.add(node_name=name, all_end_rel_micros=micros)
+    g, _ = _logged(tmp_path)
+    found = tf.profiler.advise(g, metadata)
+    assert set(found.checkers) == set(tf.profiler.ALL_ADVICE)
+    assert list(found.checkers["ExpensiveOperationChecker"].reports) == [
+        "top 1 operation type: MatMul, cpu: 300us, accelerator: 0us, total: 300us (75.00%)",
+        "top 2 operation type: Relu, cpu: 100us, accelerator: 0us, total: 100us (25.00%)",
+        "top 1 graph node: y, cpu: 300us, accelerator: 0us, total: 300us",
+    ]
+    assert capsys.readouterr().out.startswith("AcceleratorUtilizationChecker:\n\nExpensiveOperationChecker:\ntop 1 ")
+    assert list(tf.profiler.advise(g, None, {"OperationChecker": {}}).checkers) == ["OperationChecker"]
+    profiler = tf.profiler.Profiler(g)
+    profiler.add_step(1, metadata)
+    assert profiler.advise({"ExpensiveOperationChecker": {}}).checkers["ExpensiveOperationChecker"].reports

@@ -102,3 +102,39 @@ def test_errors_take_tensorflows_arguments() -> None:
     for given, named in (((), {}), (("a",), {"message": "b"}), (("a",), {"x": 1}), ((1, 2, 3, 4), {})):
         with pytest.raises(TypeError, match="AbortedError takes"):
             tf.errors.AbortedError(*given, **named)
+
+
+def test_a_computation_is_compiled_as_a_group() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
+        session.run(v.initializer)
+        pair = tf.xla.experimental.compile(lambda a, b: (a + b, [a * 2.0], v.assign_add(1.0).op), [1.0, 2.0])
+        assert session.run(pair) == [3.0, 2.0]
+        assert session.run(v) == 1.0
+        (one,) = tf.xla.experimental.compile(lambda: tf.constant(3.0))
+        assert session.run(one) == 3.0
+        assert session.run(tf.xla.experimental.compile(lambda a: None, [1.0])) is None
+        with tf.xla.experimental.jit_scope():
+            assert session.run(tf.constant(4.0)) == 4.0
+
+
+def test_switches_without_effect() -> None:
+    with tf.experimental.function_executor_type("SINGLE_THREADED_EXECUTOR"):
+        tf.experimental.output_all_intermediates(True)
+    tf.config.experimental.enable_mlir_bridge()
+    tf.config.experimental.disable_mlir_bridge()
+    assert isinstance(1.0, tf.types.experimental.TensorLike)
+
+
+def test_summaries_of_tensorflow_2_have_no_writer() -> None:
+    assert tf.summary.all_v2_summary_ops() == []
+    with pytest.raises(RuntimeError, match="No default"):
+        tf.summary.initialize()
+    assert tf.LogMessage(level=tf.LogMessage.WARN, message="m").message == "m"
+
+
+def test_loss_scales_have_two_places() -> None:
+    assert tf.train.experimental.enable_mixed_precision_graph_rewrite is (
+        tf.mixed_precision.enable_mixed_precision_graph_rewrite
+    )
+    tf.train.experimental.disable_mixed_precision_graph_rewrite()
