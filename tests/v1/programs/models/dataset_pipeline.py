@@ -3,7 +3,6 @@
 import os
 import tempfile
 
-import numpy as np
 import tensorflow.compat.v1 as tf
 
 tf.disable_v2_behavior()
@@ -57,12 +56,10 @@ handle = tf.placeholder(tf.string, shape=[])
 limit = tf.placeholder(tf.int64, [])
 counted = tf.data.Dataset.range(limit).flat_map(lambda i: tf.data.Dataset.from_tensors(i).repeat(i))
 padded = tf.data.Dataset.from_generator(lambda: ([i] * i for i in (3, 1, 2)), tf.int64, tf.TensorShape([None]))
-padded = (
-    padded.padded_batch(3, padded_shapes=[4])
-    .map(lambda b: tf.reduce_sum(b, 1))
-    .flat_map(tf.data.Dataset.from_tensor_slices)
-)
-initializable, one_shot = counted.make_initializable_iterator(), padded.make_one_shot_iterator()
+padded_sums = tf.reduce_sum(padded.padded_batch(2, padded_shapes=[4]).make_one_shot_iterator().get_next(), 1)
+other = tf.data.Dataset.from_tensor_slices([10, 20, 30]).map(lambda x: tf.cast(x, tf.int64))
+zipped = tf.data.Dataset.zip((other, tf.data.Dataset.range(5))).map(lambda a, b: a + b)
+initializable, one_shot = counted.make_initializable_iterator(), zipped.make_one_shot_iterator()
 names = [initializable.string_handle(), one_shot.string_handle()]
 fed = tf.data.Iterator.from_string_handle(handle, tf.int64, tf.TensorShape([])).get_next()
 
@@ -79,6 +76,7 @@ with tf.Session() as sess:
         found, n = sess.run([loss, features["n"]])
         print("epoch", epoch, "loss %.5f last batch %d validation %.5f" % (value, size, found), n)
     print([tuple(sess.run(row)) for _ in range(4)])
+    print([sess.run(padded_sums).tolist() for _ in range(2)])
     sess.run(initializable.initializer, {limit: 4})
     handles = sess.run(names)
     print([int(sess.run(fed, {handle: handles[i]})) for i in (0, 1, 0, 1, 0, 1, 0)])

@@ -65,7 +65,7 @@ with tf.Session() as sess:
     init = [v.initializer for v in tf.global_variables()]
     sess.run(init)
     steps = 0
-    for episode in range(15):
+    for _ in range(15):
         s, done = env.reset(), False
         while not done:
             q = sess.run(agent.q_eval, {agent.s: s[np.newaxis]})

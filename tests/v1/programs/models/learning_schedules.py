@@ -25,8 +25,8 @@ rng = np.random.RandomState(33)
 x, y = tf.placeholder(tf.float32, [None, 6]), tf.placeholder(tf.int32, [None])
 logits = tf.layers.dense(x, 3, kernel_initializer=tf.glorot_normal_initializer(seed=1))
 hot = tf.one_hot(y, 3)
-tf.losses.softmax_cross_entropy(hot, logits, weights=tf.where(tf.equal(y, 0), tf.ones_like(hot[:, 0]), 2 * hot[:, 1] + 1),
-                                label_smoothing=0.1)  # fmt: skip
+weighing = tf.where(tf.equal(y, 0), tf.ones_like(hot[:, 0]), 2 * hot[:, 1] + 1)
+tf.losses.softmax_cross_entropy(hot, logits, weights=weighing, label_smoothing=0.1)
 tf.losses.hinge_loss(hot, logits, weights=0.1)
 tf.losses.huber_loss(hot, tf.nn.softmax(logits), delta=0.3)
 tf.losses.log_loss(hot, tf.nn.softmax(logits), weights=0.05, reduction=tf.losses.Reduction.SUM)
@@ -45,7 +45,7 @@ apply = optimizer.apply_gradients([(a / 3.0, v) for a, v in zip(accumulators, tv
 with tf.Session() as sess:
     sess.run(tf.global_variables_initializer())
     history = {name: [] for name in schedules}
-    for i in range(9):
+    for _ in range(9):
         sess.run(zero)
         for _ in range(3):
             feed = {x: rng.normal(size=(6, 6)), y: rng.randint(3, size=6)}

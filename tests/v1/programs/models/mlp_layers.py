@@ -37,7 +37,7 @@ print([(v.op.name, v.shape.as_list()) for v in tf.trainable_variables()])
 print([t.op.name for t in tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)])
 with tf.Session() as sess:
     tf.global_variables_initializer().run()
-    for epoch in range(6):
+    for _ in range(6):
         for i in range(0, 256, 64):
             feed = {x: features[i : i + 64], y: targets[i : i + 64], training: True}
             sess.run(train_op, feed)

@@ -1,5 +1,7 @@
 """A multilayer perceptron in a class, with dictionaries of weights, momentum and a learning rate that is fed."""
 
+import itertools
+
 import numpy as np
 import tensorflow.compat.v1 as tf
 
@@ -15,7 +17,7 @@ class Network:
         with tf.name_scope(scope):
             self.weights = {
                 f"h{i}": tf.Variable(tf.random_normal([n, m], stddev=0.3, seed=i), name=f"h{i}")
-                for i, (n, m) in enumerate(zip(sizes, sizes[1:]))
+                for i, (n, m) in enumerate(itertools.pairwise(sizes))
             }
             self.biases = {f"b{i}": tf.Variable(tf.constant(0.1, shape=[m])) for i, m in enumerate(sizes[1:])}
         layer = self.x

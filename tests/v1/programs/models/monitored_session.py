@@ -58,7 +58,8 @@ def train(last_step):
         ]
         scaffold = tf.train.Scaffold(saver=saver, init_fn=lambda scaffold, session: print("init_fn"))
         with tf.train.MonitoredTrainingSession(
-            checkpoint_dir=folder, hooks=hooks, scaffold=scaffold, save_checkpoint_secs=None, save_checkpoint_steps=None,
+            checkpoint_dir=folder, hooks=hooks, scaffold=scaffold,
+            save_checkpoint_secs=None, save_checkpoint_steps=None,
             save_summaries_steps=2, save_summaries_secs=None, log_step_count_steps=None,
         ) as mon_sess:  # fmt: skip
             while not mon_sess.should_stop():

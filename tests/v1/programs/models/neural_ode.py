@@ -57,12 +57,13 @@ _, a0, totals = tf.while_loop(
 
 rng = np.random.RandomState(23)
 start = rng.normal(size=(8, 2))
-points, y = [], start
+points = [start]
 for _ in range(steps):
-    points.append(y := y + h * (y @ true_a + 0.5 * h * y @ true_a @ true_a))
+    y = points[-1]
+    points.append(y + h * (y @ true_a + 0.5 * h * y @ true_a @ true_a))
 with tf.Session() as sess:
     sess.run(tf.global_variables_initializer())
-    feed = {y0: start, wanted: np.array(points)}
+    feed = {y0: start, wanted: np.array(points[1:])}
     for i in range(20):
         _, value = sess.run([train, loss], feed)
         if i % 5 == 4:
