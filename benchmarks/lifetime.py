@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,20 +22,21 @@ from benchmarks.measure import resident_bytes
 from benchmarks.startup import import_seconds
 
 IMPORTS = {"headrace": "headrace", "TensorFlow": "tensorflow", "by hand": "numpy", "JAX": "jax", "PyTorch": "torch"}
+V1_IMPORTS = {"headrace": "headrace.v1", "TensorFlow": "tensorflow.compat.v1"}
 POINTS = 20  # at which the memory is looked at
 WARM = 2_000  # runs before the first look
 
 
-def import_times(contender: Sequence[str], rounds: int) -> dict[str, list[float]]:
+def import_times(contender: Sequence[str], rounds: int, imports: Mapping[str, str] = IMPORTS) -> dict[str, list[float]]:
     """Seconds of the imports of the installed contenders, in fresh processes in turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in IMPORTS if name in contender}
-    there = [name for name in seconds if importlib.util.find_spec(IMPORTS[name]) is not None]
+    seconds: dict[str, list[float]] = {name: [] for name in imports if name in contender}
+    there = [name for name in seconds if importlib.util.find_spec(imports[name].partition(".")[0]) is not None]
     with tempfile.TemporaryDirectory() as cache:
         for name in there:
-            import_seconds(IMPORTS[name], cache)  # the first one compiles, and reads from a cold disk
+            import_seconds(imports[name], cache)  # the first one compiles, and reads from a cold disk
         for _ in range(rounds):
             for name in there:
-                seconds[name].append(import_seconds(IMPORTS[name], cache))
+                seconds[name].append(import_seconds(imports[name], cache))
     return seconds
 
 

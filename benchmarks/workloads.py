@@ -14,7 +14,8 @@ what is printed is the median of the rounds' ratios with the least and the great
 and not one for each: processes in turns are seconds apart, in which a shared machine changes its speed by half. Threads
 that the others leave running could disturb; with one thread each there are none. `--who headrace` runs one alone.
 
-Memory and imports are measured in processes of their own (`benchmarks.peak`, `benchmarks.lifetime`), as they must be.
+Memory, imports and whole programs are measured in processes of their own (`benchmarks.peak`, `benchmarks.lifetime`,
+`benchmarks.whole_programs`), as they must be.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pathlib import Path
 import numpy as np
 
 import headrace as hr
-from benchmarks import gradients, lifetime, peak, programs, report, threads
+from benchmarks import gradients, lifetime, peak, programs, report, threads, whole_programs
 from benchmarks.contenders import CONTENDERS, prepare
 from benchmarks.measure import in_turns
 from benchmarks.programs import Program, in_v1, kernels, training
@@ -186,6 +187,8 @@ WORKLOADS = (
 # LSTMs whose gradients' memory is measured: batch, time, hidden
 MEMORY = ((8, 200, 64), (1, 500, 128), (32, 100, 256))
 MEMORY_AIMS = {"TensorFlow": 1.0}
+V1_IMPORT_AIMS = {"TensorFlow": 0.12}
+WHOLE_PROGRAM_AIMS = {"TensorFlow": 2.0}
 
 
 def timed(w: Workload, rounds: int, n_threads: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Row:
@@ -234,6 +237,24 @@ def imported(rounds: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Row:
     return Row("import", MILLISECONDS, values.pop("headrace", []), facts, values, key="import")
 
 
+def imported_v1(rounds: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Row:
+    """Measures imports of TensorFlow 1's interface, in fresh processes taken in turns."""
+    seconds = lifetime.import_times(systems, rounds, lifetime.V1_IMPORTS)
+    values = {name: [1e3 * s for s in mine] for name, mine in seconds.items()}
+    facts = f"as import, of {' and '.join(lifetime.V1_IMPORTS.values())}"
+    title = "import of TensorFlow 1's interface"
+    return Row(title, MILLISECONDS, values.pop("headrace", []), facts, values, key="import", aims=V1_IMPORT_AIMS)
+
+
+def whole(rounds: int, n_threads: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Iterator[Row]:
+    """Measures the processor time of programs of a fraction of a second, each in fresh processes taken in turns."""
+    facts = "processor time of a fresh process after the import"
+    for program, seconds in whole_programs.seconds(systems, rounds, n_threads).items():
+        values = {name: [1e3 * s for s in mine] for name, mine in seconds.items()}
+        mine, title = values.pop("headrace", []), f"program {program}"
+        yield Row(title, MILLISECONDS, mine, facts, values, key="whole", aims=WHOLE_PROGRAM_AIMS)
+
+
 def left_behind(rounds: int, n_threads: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Row:
     """Measures what very many runs leave in memory, a process for each contender and round."""
     values: dict[str, list[float]] = {name: [] for name in V1 if name in systems}
@@ -247,7 +268,7 @@ def left_behind(rounds: int, n_threads: int, systems: Sequence[str] = tuple(CONT
 
 
 RUNS = 100_000
-KEYS = tuple(dict.fromkeys([*(w.key for w in WORKLOADS), "memory", "import", "left"]))
+KEYS = tuple(dict.fromkeys([*(w.key for w in WORKLOADS), "memory", "import", "whole", "left"]))
 
 
 def measured(
@@ -265,6 +286,9 @@ def measured(
             yield remembered(sizes, memory_rounds, n_threads, systems)
     if "import" in only:
         yield imported(memory_rounds, systems)
+        yield imported_v1(memory_rounds, systems)
+    if "whole" in only:
+        yield from whole(memory_rounds, n_threads, systems)
     if "left" in only:
         yield left_behind(1, n_threads, systems)
 

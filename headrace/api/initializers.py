@@ -126,7 +126,7 @@ class Constant(Initializer):
             raise TypeError(f"expected a value of shape {list(dims)}, got one of shape {list(values.shape)}")
         size = math.prod(dims)
         if values.size > size:
-            raise TypeError(f"a constant of {values.size} elements does not fit the shape {list(dims)}")
+            raise ValueError(f"a constant of {values.size} elements does not fit the shape {list(dims)}")
         if values.size < size:
             flat = values.ravel()
             values = np.concatenate([flat, np.full(size - flat.size, flat[-1], flat.dtype)])

@@ -169,10 +169,19 @@ class Server:
         return Server({"localhost": ["localhost:0"]}, "localhost", 0, config=config, start=start)
 
     @property
-    def server_def(self) -> dict[str, Any]:
-        """Cluster, job and task as a dict."""
+    def server_def(self) -> Any:
+        """Cluster, job and task as a `ServerDef` message."""
+        from headrace import pb  # here: the messages take long to load
+
         spec = DeviceSpec.from_string(self.task)
-        return {"cluster": self.cluster.as_dict(), "job_name": spec.job, "task_index": spec.task}
+        jobs = {job: self.cluster.task_indices(job) for job in sorted(self.cluster.jobs)}
+        cluster = pb.ClusterDef(
+            job=[
+                pb.JobDef(name=job, tasks={i: self.cluster.task_address(job, i) for i in tasks})
+                for job, tasks in jobs.items()
+            ]
+        )
+        return pb.ServerDef(cluster=cluster, job_name=spec.job, task_index=spec.task, protocol="grpc")
 
     def start(self) -> None:
         """Does nothing: a server starts when it is made."""

@@ -715,8 +715,12 @@ class Graph(Uncopyable):
             self._grew()
 
     def share_functions(self, other: Graph) -> None:
-        """Shares the functions of `other`, of which this graph is a part or copy."""
+        """Shares the functions of `other`, of which this graph is a part or copy.
+
+        Changes of this graph are no changes of the graph that contains `other`, whose steps would be compiled again.
+        """
         self.outer, self.functions, self.library = other.outer, other.functions, other.library
+        self.is_part = False
         self.gradient_functions = other.gradient_functions
 
     def own_functions(self) -> None:

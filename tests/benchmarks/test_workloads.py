@@ -6,6 +6,7 @@ The figures are evaluated correctly. Nothing is timed.
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import itertools
 import sys
 import types
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 import headrace.v1
-from benchmarks import compare, contenders, lifetime, native, peak, programs, report, threads, workloads
+from benchmarks import compare, contenders, lifetime, native, peak, programs, report, threads, whole_programs, workloads
 from benchmarks.contenders import CONTENDERS, prepare
 from benchmarks.gradients import compare as greatest_difference
 from benchmarks.programs import Program, by_hand, in_v1, kernels, training
@@ -121,6 +122,8 @@ def test_aims_are_those_of_the_issue() -> None:
     ]  # fmt: skip
     assert all(name in w.systems or name == w.unit for w in WORKLOADS for name in w.aims)
     assert workloads.MEMORY_AIMS == {"TensorFlow": 1.0}
+    assert workloads.WHOLE_PROGRAM_AIMS == {"TensorFlow": 2.0}
+    assert workloads.V1_IMPORT_AIMS == {"TensorFlow": 0.12}
 
 
 def test_others_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,6 +194,21 @@ def test_what_shows_in_a_process_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> 
     row = workloads.imported(1, ("headrace", "by hand"))
     assert row.values[0] > row.others["by hand"][0] > 0
     assert lifetime.left_by_runs("interpreter", 40, 1) is not None
+    row = workloads.imported_v1(1, ("headrace",))
+    assert row.values[0] > 0
+    assert row.aims == workloads.V1_IMPORT_AIMS
+
+
+@pytest.mark.system
+def test_whole_programs_run_in_processes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(whole_programs.PROGRAMS) == 10
+    monkeypatch.setattr(whole_programs, "PROGRAMS", whole_programs.PROGRAMS[:1])
+    (row,) = workloads.whole(1, 1, ("headrace",))
+    assert (row.name, row.key, row.aims) == ("program mlp_raw", "whole", workloads.WHOLE_PROGRAM_AIMS)
+    assert 1 < row.values[0] < 60_000
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    (row,) = workloads.whole(1, 1, ("headrace", "TensorFlow"))
+    assert row.others == {"TensorFlow": []}
 
 
 # *** reports ***

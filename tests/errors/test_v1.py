@@ -202,7 +202,7 @@ ROWS = [
     ),
     (
         lambda: tf.constant_initializer([1, 2, 3])([2]),
-        TypeError,
+        ValueError,
         r"a constant of 3 elements does not fit the shape \[2\]",
     ),
     (lambda: tf.variance_scaling_initializer(0), ValueError, "scale must be positive, got 0"),

@@ -166,6 +166,7 @@ def test_a_server_takes_a_server_def() -> None:
     server = tf.train.Server(tf.train.ServerDef(cluster=cluster, job_name="worker", default_session_config=config))
     try:
         assert server.task == "/job:worker/replica:0/task:0"
+        assert server.server_def == tf.train.ServerDef(cluster=cluster, job_name="worker", protocol="grpc")
         with tf.Session(server.target, graph=tf.Graph()) as session:
             assert len(session.list_devices()) == 2
     finally:

@@ -22,6 +22,7 @@ import contextlib
 import contextvars
 import copy
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -76,6 +77,11 @@ class Layer:
       ([[1.0, 2.0]], 'scale/factor:0')
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "build" in vars(cls):
+            cls.build = _marking_built(cls.build)  # type: ignore[method-assign]
+
     def __init__(
         self,
         name: str | None = None,
@@ -89,6 +95,7 @@ class Layer:
         self.trainable = trainable
         self.dtype: dtypes.DType | None = None if dtype is None else dtypes.as_dtype(dtype).base
         self.built = False
+        self._is_building = False
         self.activity_regularizer = activity_regularizer
         self._undivided: frozenset[str] = frozenset()  # names of the variables that are never partitioned
         self._own_variables: list[Any] = []
@@ -257,14 +264,23 @@ class Layer:
         if self.dtype is None:
             found = next((x.dtype.base for x in nest.flatten(inputs) if hasattr(x, "dtype")), dtypes.float32)
             self.dtype = found if found.is_floating or found.is_complex else dtypes.float32
+        with self._building(inputs):
+            self.build(nest.map_leaves(self._shape_of, inputs))
+
+    @contextlib.contextmanager
+    def _building(self, inputs: Any) -> Iterator[None]:
+        """Marks the layer as built after the block."""
         self._is_outside = not isinstance(scopes.builder(*nest.flatten(inputs)), Builder)
         kept = len(self._own_variables), len(self._own_losses)
+        self._is_building = True
         try:
-            self.build(nest.map_leaves(self._shape_of, inputs))
+            yield
         except BaseException:
             # the next call builds the layer again
             del self._own_variables[kept[0] :], self._own_losses[kept[1] :]
             raise
+        finally:
+            self._is_building = False
         self.built = True
 
     def _shape_of(self, x: Any) -> Any:
@@ -379,6 +395,17 @@ class Layer:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} '{self.name}'{'' if self.built else ', not built'}>"
+
+
+def _marking_built(build: Callable[..., None]) -> Callable[..., None]:
+    """Wraps a class's `build` so that a call of it by the user marks the layer as built, as one by the layer does."""
+
+    @functools.wraps(build)
+    def wrapped(self: Layer, *args: Any, **kwargs: Any) -> None:
+        with contextlib.nullcontext() if self._is_building else self._building(()):
+            build(self, *args, **kwargs)
+
+    return wrapped
 
 
 def _root(graph: Any) -> Any:
