@@ -18,6 +18,8 @@ Attrs = Mapping[str, Any]
 #: Attributes for the elements of a dataset, and of a dataset whose inputs tell their dtypes.
 ELEMENTS: Final = {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
 GIVEN: Final = {"Toutput_types": ELEMENTS["output_types"], "output_shapes": ELEMENTS["output_shapes"]}
+#: Inputs of any shape.
+_VECTORS: Final = frozenset({"filenames", "select_cols", "exclude_cols", "batch_sizes"})
 METADATA: Final[Attrs] = {"metadata": ""}
 
 
@@ -59,7 +61,7 @@ def _scalar_check(type: str, attrs: Attrs) -> Callable[[Sequence[Any]], None]:
     """Returns a function that checks the ranks of the scalars among the inputs.
 
     Args:
-      type: the op type; all its single numbers, bools and strings are scalars, but for file names.
+      type: the op type; all its single numbers, bools and strings are scalars, but for those of `_VECTORS`.
       attrs: its complete attributes.
     """
     record = op_registry.get(type)
@@ -67,7 +69,7 @@ def _scalar_check(type: str, attrs: Attrs) -> Callable[[Sequence[Any]], None]:
     expected = [
         (spans[a.name].start, a.name)
         for a in record.ins
-        if not a.is_list and a.name != "filenames" and a.dtype not in (None, dtypes.variant, dtypes.resource)
+        if not a.is_list and a.name not in _VECTORS and a.dtype not in (None, dtypes.variant, dtypes.resource)
     ]
 
     def check(inputs: Sequence[Any]) -> None:

@@ -960,8 +960,14 @@ def _constant(x: Any) -> int | None:
 def _batch_attributes(spec: Any) -> dict[str, Any]:
     """Returns the attributes for batches, in which sparse tensors are rows of strings."""
     leaves = structure.flatten(spec)
-    known = [((*s.shape[:1], 3) if s.shape else None) if isinstance(s, SparseTensorSpec) else s.shape for s in leaves]
+    known = [_batch_shape(s) for s in leaves]
     return {"output_types": tuple(map(structure.component_type, leaves)), "output_shapes": tuple(known)}
+
+
+def _batch_shape(spec: Any) -> Any:
+    if isinstance(spec, SparseTensorSpec):
+        return (*spec.shape[:1], 3) if spec.shape else None
+    return structure.component_shape(spec)
 
 
 def _signature(types: Any, known: Any, signature: Any) -> Any:

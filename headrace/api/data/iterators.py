@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace import dtypes, tracebacks
 from headrace.api import scopes
-from headrace.api.data import structure
+from headrace.api.data import optional, structure
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import OutOfRangeError
 from headrace.ir.builder import Builder
@@ -120,6 +120,10 @@ class Iterator:
         made = b.make("IteratorGetNext", [self._resource], attrs, name)
         return as_element(made, self.element_spec, self._door)
 
+    def get_next_as_optional(self, name: str | None = None) -> optional.Optional:
+        """Returns the next element; an optional without an element at the end."""
+        return optional.next_as_optional(self, self._resource, name)
+
     def string_handle(self, name: str | None = None) -> Any:
         """Returns a string scalar that names the iterator in its session."""
         b = scopes.builder(self._resource)
@@ -190,6 +194,10 @@ class OwnedIterator:
         if found is None:
             raise OutOfRangeError("End of sequence")
         return self._element(found)
+
+    def get_next_as_optional(self) -> optional.Optional:
+        """Returns the next element; an optional without an element at the end."""
+        return optional.next_as_optional(self, self._handle)
 
     def _in_graph(self) -> Any:
         b = scopes.builder()
