@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import dtypes, shapes
-from headrace.errors import InvalidArgumentError
+from headrace.errors import DataLossError, InvalidArgumentError
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, list_attr, op, op_registry
 from headrace.opkit.shape_rules import scalars
 
@@ -79,3 +79,19 @@ def _scalar_check(type: str, attrs: Attrs) -> Callable[[Sequence[Any]], None]:
                 raise InvalidArgumentError(f"{type}: `{name}` must be a scalar, got shape {shapes.show(shape)}")
 
     return check
+
+
+def options_message(data: bytes) -> Any:
+    """Returns the message of the options of a dataset.
+
+    Raises:
+      DataLossError: the bytes are no such message.
+    """
+    from google.protobuf.message import DecodeError
+
+    from headrace.pb import dataset_options_pb2  # which takes time to import
+
+    try:
+        return dataset_options_pb2.Options.FromString(data)
+    except DecodeError as e:
+        raise DataLossError(f"these bytes are no options of a dataset: {e}") from e

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, tracebacks
+from headrace import dtypes, nest, tracebacks
 from headrace.api import scopes
 from headrace.api.data import optional, structure
 from headrace.api.tensor_spec import TensorSpec
@@ -227,6 +227,43 @@ class OwnedIterator:
           DataLossError: the data are not a position in this dataset.
         """
         self._handle.numpy().owned.restore(data)
+
+
+class NumpyIterator:
+    """Iterator of Python over a dataset, whose elements have arrays in place of tensors.
+
+    Args:
+      dataset: the dataset.
+
+    Source: TensorFlow's `tf.data.NumpyIterator`.
+
+    Example:
+      >>> import headrace as hr
+      >>> [int(x) for x in hr.data.Dataset.range(3).as_numpy_iterator()]
+      [0, 1, 2]
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._iterator = OwnedIterator(dataset)
+
+    def __iter__(self) -> NumpyIterator:
+        return self
+
+    def __next__(self) -> Any:
+        element = next(self._iterator)
+        return nest.map_leaves(lambda t: t.numpy() if hasattr(t, "numpy") else t, element)
+
+    def next(self) -> Any:
+        """Returns the next element; raises StopIteration at the end."""
+        return next(self)
+
+    def save(self) -> bytes:
+        """Returns the position; see `OwnedIterator.save`."""
+        return self._iterator.save()
+
+    def restore(self, data: bytes) -> None:
+        """Moves to the position that `save` returned; see `OwnedIterator.restore`."""
+        self._iterator.restore(data)
 
 
 def _packer(spec: Any, door: Any) -> Callable[[Any], Any]:

@@ -1,8 +1,8 @@
 """Structures of elements: specs of their leaves, and the components that represent them.
 
-An element is a nested structure of tuples, dicts and records. A leaf is a tensor, a sparse tensor or a dataset. Each
-leaf is one component between the ops of datasets: a sparse tensor three strings, a dataset a variant. Python lists are
-no structures but tensors, as in TensorFlow.
+An element is a nested structure of tuples, dicts and records. A leaf is a tensor, a sparse tensor, or a dataset or
+another object that a variant represents. Each leaf is one component between the ops of datasets: a sparse tensor three
+strings. Python lists are no structures but tensors, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec, SparseTensorValue
+from headrace.api.tensor_array import TensorArray
 from headrace.api.tensor_spec import TensorSpec
 from headrace.ir.graph import Tensor
 from headrace.shapes import Shape
@@ -21,7 +22,8 @@ from headrace.shapes import Shape
 class VariantSpec:
     """Base of the descriptions of leaves whose component is a variant.
 
-    The leaves have a method `_component(builder)`, which returns the component and the description.
+    The leaves have a method `_component(builder)`, which returns the component and the description, and perhaps
+    `_rows(builder)`, which returns those of their rows.
 
     Attributes:
       shape: the static shape of the component.
@@ -32,6 +34,11 @@ class VariantSpec:
     shape: Shape = ()
     dtype: dtypes.DType = dtypes.variant
     component_shape: Shape = ()
+
+    @property
+    def value_type(self) -> type:
+        """The class of the leaves."""
+        raise NotImplementedError
 
     def _leaf(self, t: Any, dataset: Any) -> Any:
         """Returns the leaf of a component; `dataset` makes datasets of variants."""
@@ -83,6 +90,62 @@ class DatasetSpec(VariantSpec):
 
     def _joined(self, other: Any) -> Any:
         return DatasetSpec(joined(self.element_spec, other.element_spec))
+
+
+class TensorArraySpec(VariantSpec):
+    """Description of a `TensorArray` that is a part of an element.
+
+    Args:
+      element_shape: the shape of its elements.
+      dtype: their dtype.
+      dynamic_size: whether writes make it larger.
+      infer_shape: whether all elements have one shape.
+
+    Source: TensorFlow's `tf.TensorArraySpec`.
+
+    >>> TensorArraySpec((2,), "int32")
+    TensorArraySpec((2,), int32, False, True)
+    """
+
+    __slots__ = ("_element_shape", "dtype", "dynamic_size", "infer_shape")
+
+    def __init__(
+        self,
+        element_shape: Any = None,
+        dtype: Any = dtypes.float32,
+        dynamic_size: bool = False,
+        infer_shape: bool = True,
+    ) -> None:
+        self.dtype = dtypes.as_dtype(dtype)
+        self._element_shape = shapes.as_shape(element_shape)
+        self.dynamic_size, self.infer_shape = dynamic_size, infer_shape
+
+    @property
+    def value_type(self) -> type:
+        """The class that this describes."""
+        return TensorArray
+
+    @staticmethod
+    def from_value(value: TensorArray) -> TensorArraySpec:
+        """Returns the description of a `TensorArray`."""
+        shape = shapes.as_shape(value.element_shape)
+        return TensorArraySpec(shape, value.dtype, value._dynamic_size, value._infer_shape)
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._element_shape, self.dtype, self.dynamic_size, self.infer_shape
+
+    def __repr__(self) -> str:
+        return f"TensorArraySpec({self._element_shape}, {self.dtype.name}, {self.dynamic_size}, {self.infer_shape})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorArraySpec) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _leaf(self, t: Any, dataset: Any) -> TensorArray:
+        shape, dtype, grows, infers = self._parts()
+        return TensorArray(dtype, dynamic_size=grows, flow=t, infer_shape=infers, element_shape=shape)
 
 
 Spec: TypeAlias = "TensorSpec | SparseTensorSpec | VariantSpec"
@@ -147,6 +210,8 @@ def component(leaf: Any, b: Any) -> tuple[Any, Spec]:
     if hasattr(type(leaf), "_component"):
         made: tuple[Any, Spec] = leaf._component(b)
         return made
+    if isinstance(leaf, TensorArray):
+        return leaf.flow, TensorArraySpec.from_value(leaf)
     if isinstance(leaf, SparseTensorValue):
         leaf = SparseTensor.from_value(leaf)
     if isinstance(leaf, SparseTensor):
@@ -166,6 +231,9 @@ def rows(leaf: Any, b: Any) -> tuple[Any, Spec]:
         packed = b.make("SerializeManySparse", parts, {"out_type": dtypes.string})
         shape = shapes.as_shape(leaf.shape)
         return packed, SparseTensorSpec(None if shape is None else shape[1:], leaf.dtype.base)
+    if hasattr(type(leaf), "_rows"):
+        made: tuple[Any, Spec] = leaf._rows(b)
+        return made
     t = b.tensor(leaf)
     shape = shapes.as_shape(t.shape)
     if shape == ():

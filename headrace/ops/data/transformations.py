@@ -14,9 +14,9 @@ import numpy as np
 from headrace.errors import InvalidArgumentError
 from headrace.ir.kernel_calls import callable_of
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, func_attr, int_attr, list_attr, op, string_attr
-from headrace.opkit.dataset_ops import ELEMENTS, GIVEN, METADATA, Attrs, dataset_op
+from headrace.opkit.dataset_ops import ELEMENTS, GIVEN, METADATA, Attrs, dataset_op, options_message
 from headrace.opkit.shape_rules import scalars
-from headrace.resources.datasets.base import Dataset, as_count, as_dataset
+from headrace.resources.datasets.base import Dataset, WithOptions, as_count, as_dataset
 from headrace.resources.datasets.batching import Batch, PaddedBatch, Rebatch, Unbatch
 from headrace.resources.datasets.combining import Concatenate, Directed, Repeat, Zip
 from headrace.resources.datasets.grouping import GroupByReducer
@@ -151,8 +151,9 @@ def _parallel(value: Any) -> int:
 
 def _parallel_map(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
     is_sloppy = attrs.get("sloppy", False) or attrs.get("deterministic") == "false"
+    keeps_order = False if is_sloppy else None if attrs.get("deterministic") == "default" else True
     call = callable_of(ctx, attrs["f"], rest[:-1])
-    return Map(input, call, _parallel(rest[-1]), attrs["preserve_cardinality"], not is_sloppy)
+    return Map(input, call, _parallel(rest[-1]), attrs["preserve_cardinality"], keeps_order)
 
 
 def _interleave(n: int) -> Any:
@@ -465,6 +466,23 @@ _dataset(
     "A dataset whose next elements a thread computes.",
 )
 
+# *** options ***
+
+
+def _options(ctx: KernelContext, attrs: Attrs, input: Dataset) -> Dataset:
+    text = attrs["serialized_options"]
+    message = options_message(text.encode("utf-8", "surrogateescape"))
+    return WithOptions(input, text, message.deterministic if message.HasField("deterministic") else None)
+
+
+_dataset(
+    "OptionsDataset",
+    _INPUT,
+    {"serialized_options": string_attr(), **METADATA},
+    _options,
+    "The same dataset with options, of which `deterministic` has an effect: whether parallel functions keep the order.",
+)
+
 # *** ops without an effect on the elements ***
 
 _CONFIGS = {"optimization_configs": list_attr("string", ())}
@@ -477,7 +495,6 @@ _same(
     _SAME,
 )
 _same("ModelDataset", _INPUT, {"algorithm": 0, "cpu_budget": 0, "ram_budget": 0}, _SAME)
-_same("OptionsDataset", _INPUT, {"serialized_options": string_attr(), **METADATA}, _SAME)
 _same("FinalizeDataset", _INPUT, {"has_captured_ref": False}, _SAME)
 _same("PrivateThreadPoolDataset", f"{_INPUT}, num_threads: int64", {}, _SAME)
 _same("MaxIntraOpParallelismDataset", f"{_INPUT}, max_intra_op_parallelism: int64", {}, _SAME)
