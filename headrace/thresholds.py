@@ -682,6 +682,10 @@ IDLE_THREAD: Final = 1.0
 # Unit: seconds. Estimate.
 DATASET_POLL: Final = 0.05
 
+# Instructions of SQLite after which a query looks whether its step was cancelled.
+# Unit: instructions. Estimate.
+SQL_STEPS: Final = 10_000
+
 # Elements that `prefetch` computes ahead if the program leaves their number open.
 # Unit: elements. Estimate.
 PREFETCHED: Final = 8

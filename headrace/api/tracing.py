@@ -38,6 +38,20 @@ class ResultsUnknown(GraphError):
     """
 
 
+_converter: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None
+
+
+def set_converter(converter: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Sets the source conversion of functions, which `autograph` defines."""
+    global _converter
+    _converter = converter
+
+
+def converted(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function whose conditionals and loops tensors may decide (`hr.autograph`)."""
+    return fn if _converter is None else _converter(fn)
+
+
 def source_of(fn: Callable[..., Any]) -> Source | None:
     """Returns the line of the user's definition of `fn`.
 

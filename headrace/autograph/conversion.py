@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from headrace import thresholds
+from headrace.api import tracing
 from headrace.autograph import operators, origin
 from headrace.autograph.convert import function
 from headrace.autograph.operators import calls
@@ -124,6 +125,9 @@ def traceable(f: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return run
+
+
+tracing.set_converter(traceable)
 
 
 def to_code(f: Callable[..., Any]) -> str:

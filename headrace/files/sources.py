@@ -113,6 +113,74 @@ class Lines:
         return text
 
 
+#: The rest of a quoted field behind its first quote; two quotes mean one.
+_CLOSING: Final = re.compile(rb'[^"]*(?:""[^"]*)*"(?!")')
+
+
+class CommaSeparated:
+    """Source of comma-separated records, whose quoted fields may contain line ends (LF, CR or CR LF).
+
+    Args:
+      name: The name of the file.
+      delimiter: The byte between fields.
+      quotes: Whether fields may be quoted.
+      header: Whether the first record is skipped.
+      encoding: The compression: "", "GZIP" or "ZLIB".
+    """
+
+    def __init__(self, name: str, delimiter: bytes, quotes: bool, header: bool, encoding: str = "") -> None:
+        self._name = name
+        self._file: IO[bytes] = records.unpacked(local.opened(name), encoding)
+        self._delimiter, self._quotes = delimiter, quotes
+        self._unquoted = re.compile(b"[\r\n" + re.escape(delimiter) + b"]")
+        self._rest = b""  # behind a lone CR
+        self._number = 0
+        if header:
+            self.next()
+
+    def next(self) -> Piece | None:
+        text, self._rest = self._rest or self._line(), b""
+        if not text:
+            return None
+        self._number += 1
+        before: list[bytes] = []  # lines of the record before the present one
+        size = at = 0
+        while True:
+            if self._quotes and text.startswith(b'"', at):
+                at += 1
+                while (found := _CLOSING.match(text, at)) is None:
+                    before.append(text)
+                    size += len(text)
+                    text, at = self._line(), 0
+                    if not text:
+                        raise InvalidArgumentError(
+                            f"{self._name}: Reached end of file without closing quoted field in record"
+                        )
+                    if size + len(text) > MOST:
+                        raise ResourceExhaustedError(f"{self._name}: a record of more than {MOST} bytes")
+                at = found.end()
+            end = self._unquoted.search(text, at)
+            if end is None or end[0] != self._delimiter:
+                break
+            at = end.end()
+        stop, behind = (len(text), len(text)) if end is None else end.span()
+        self._rest = text[behind + text.startswith(b"\r\n", stop) :]
+        return _key(self._name, self._number), b"".join([*before, text[:stop]])
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _line(self) -> bytes:
+        try:
+            with local.as_ours(self._name):
+                line = self._file.readline(MOST)
+        except (EOFError, zlib.error) as e:
+            raise DataLossError(f"{self._name}: it cannot be decompressed behind record {self._number}: {e}") from e
+        if len(line) == MOST and line[-1:] != b"\n":
+            raise ResourceExhaustedError(f"{self._name}: a line of more than {MOST} bytes")
+        return line
+
+
 class Fixed:
     """Source of pieces of equal length. A shorter rest at the end is ignored.
 

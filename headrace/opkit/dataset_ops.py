@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import dtypes, shapes
-from headrace.errors import InvalidArgumentError
+from headrace.errors import DataLossError, InvalidArgumentError
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, list_attr, op, op_registry
 from headrace.opkit.shape_rules import scalars
 
@@ -18,6 +18,8 @@ Attrs = Mapping[str, Any]
 #: Attributes for the elements of a dataset, and of a dataset whose inputs tell their dtypes.
 ELEMENTS: Final = {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)}
 GIVEN: Final = {"Toutput_types": ELEMENTS["output_types"], "output_shapes": ELEMENTS["output_shapes"]}
+#: Inputs of any shape.
+_VECTORS: Final = frozenset({"filenames", "select_cols", "exclude_cols", "batch_sizes"})
 METADATA: Final[Attrs] = {"metadata": ""}
 
 
@@ -59,7 +61,7 @@ def _scalar_check(type: str, attrs: Attrs) -> Callable[[Sequence[Any]], None]:
     """Returns a function that checks the ranks of the scalars among the inputs.
 
     Args:
-      type: the op type; all its single numbers, bools and strings are scalars, but for file names.
+      type: the op type; all its single numbers, bools and strings are scalars, but for those of `_VECTORS`.
       attrs: its complete attributes.
     """
     record = op_registry.get(type)
@@ -67,7 +69,7 @@ def _scalar_check(type: str, attrs: Attrs) -> Callable[[Sequence[Any]], None]:
     expected = [
         (spans[a.name].start, a.name)
         for a in record.ins
-        if not a.is_list and a.name != "filenames" and a.dtype not in (None, dtypes.variant, dtypes.resource)
+        if not a.is_list and a.name not in _VECTORS and a.dtype not in (None, dtypes.variant, dtypes.resource)
     ]
 
     def check(inputs: Sequence[Any]) -> None:
@@ -77,3 +79,19 @@ def _scalar_check(type: str, attrs: Attrs) -> Callable[[Sequence[Any]], None]:
                 raise InvalidArgumentError(f"{type}: `{name}` must be a scalar, got shape {shapes.show(shape)}")
 
     return check
+
+
+def options_message(data: bytes) -> Any:
+    """Returns the message of the options of a dataset.
+
+    Raises:
+      DataLossError: the bytes are no such message.
+    """
+    from google.protobuf.message import DecodeError
+
+    from headrace.pb import dataset_options_pb2  # which takes time to import
+
+    try:
+        return dataset_options_pb2.Options.FromString(data)
+    except DecodeError as e:
+        raise DataLossError(f"these bytes are no options of a dataset: {e}") from e

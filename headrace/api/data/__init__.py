@@ -9,11 +9,15 @@ from headrace.api.data.dataset import AUTOTUNE as AUTOTUNE
 from headrace.api.data.dataset import INFINITE_CARDINALITY as INFINITE_CARDINALITY
 from headrace.api.data.dataset import UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY
 from headrace.api.data.dataset import Dataset as Dataset
+from headrace.api.data.files import CsvDataset as CsvDataset
 from headrace.api.data.files import FixedLengthRecordDataset as FixedLengthRecordDataset
+from headrace.api.data.files import SqlDataset as SqlDataset
 from headrace.api.data.files import TextLineDataset as TextLineDataset
 from headrace.api.data.files import TFRecordDataset as TFRecordDataset
 from headrace.api.data.iterators import Iterator as Iterator
 from headrace.api.data.iterators import SaveableIterator as SaveableIterator
+from headrace.api.data.optional import Optional as Optional
+from headrace.api.data.optional import OptionalSpec as OptionalSpec
 from headrace.api.data.options import Options as Options
 from headrace.api.data.structure import DatasetSpec as DatasetSpec
 
@@ -43,8 +47,9 @@ def make_initializable_iterator(dataset: Any, shared_name: str | None = None) ->
 
 
 __all__ = [
-    "AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "DatasetSpec", "FixedLengthRecordDataset",
-    "Iterator", "Options", "SaveableIterator", "TFRecordDataset", "TextLineDataset", "make_initializable_iterator",
+    "AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "CsvDataset", "Dataset", "DatasetSpec",
+    "FixedLengthRecordDataset", "Iterator", "Optional", "OptionalSpec", "Options", "SaveableIterator", "SqlDataset",
+    "TFRecordDataset", "TextLineDataset", "make_initializable_iterator",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:

@@ -17,7 +17,7 @@ from headrace.api import scopes
 from headrace.api.data import functions, iterators, structure
 from headrace.api.data.structure import DatasetSpec
 from headrace.api.random import seeds
-from headrace.api.sparse_tensor import SparseTensorSpec
+from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import SignatureError
 from headrace.ir.graph import Tensor
@@ -206,11 +206,15 @@ class Dataset:
 
     @classmethod
     @tracebacks.entry
-    def random(cls, seed: int | None = None) -> Any:
+    def random(
+        cls, seed: int | None = None, rerandomize_each_iteration: bool | None = None, name: str | None = None
+    ) -> Any:
         """Returns a dataset of random int64 numbers in [0, 2**32), without an end.
 
         Args:
           seed: the seed, as for `hr.random.uniform`.
+          rerandomize_each_iteration: whether each pass has other numbers.
+          name: accepted, without an effect.
 
         Example:
           >>> import headrace as hr
@@ -219,7 +223,110 @@ class Dataset:
           [True, True]
         """
         b = scopes.builder()
-        return cls._new(b, "RandomDataset", _seeds(b, seed), TensorSpec((), dtypes.int64))
+        spec = TensorSpec((), dtypes.int64)
+        if not rerandomize_each_iteration:
+            return cls._new(b, "RandomDataset", _seeds(b, seed), spec)
+        inputs = [*_seeds(b, seed), b.make("DummySeedGenerator", (), {})]
+        return cls._new(b, "RandomDatasetV2", inputs, spec, {"rerandomize_each_iteration": True})
+
+    @classmethod
+    @tracebacks.entry
+    def counter(cls, start: Any = 0, step: Any = 1, dtype: Any = dtypes.int64) -> Any:
+        """Returns a dataset that counts without an end.
+
+        Args:
+          start: the first number.
+          step: the difference of numbers that follow one another.
+          dtype: the dtype.
+
+        Example:
+          >>> import headrace as hr
+          >>> [int(x) for x in hr.data.Dataset.counter(10, -3).take(3)]
+          [10, 7, 4]
+        """
+        b = scopes.builder(start, step)
+        kind = dtypes.as_dtype(dtype)
+        first, each = (b.Cast(b.tensor(x), DstT=kind) for x in (start, step))
+        endless = cls.from_tensors(b.const(0, dtypes.int32)).repeat(None)
+        return endless.scan(first, lambda state, _: (state + each, state))
+
+    @classmethod
+    @tracebacks.entry
+    def from_list(cls, elements: Sequence[Any], name: str | None = None) -> Any:
+        """Returns a dataset of the elements of a Python list.
+
+        Args:
+          elements: the elements, of one structure.
+          name: accepted, without an effect.
+
+        Raises:
+          ValueError: there are none, or it is no list.
+          TypeError: their structures or dtypes differ.
+
+        Source: TensorFlow's `tf.data.experimental.from_list`.
+
+        Example:
+          >>> import headrace as hr
+          >>> pairs = hr.data.Dataset.from_list([(1, "a"), (2, "b")])
+          >>> [(int(n), text.numpy()) for n, text in pairs]
+          [(1, b'a'), (2, b'b')]
+        """
+        if not isinstance(elements, list):
+            raise ValueError(f"Invalid `elements`. `elements` must be a list, got {type(elements).__name__}.")
+        if not elements:
+            raise ValueError(
+                "Invalid `elements`. `elements` should not be empty. If you want an empty dataset, use "
+                "`Dataset.range(0)`."
+            )
+        b = scopes.builder(*[leaf for e in elements for leaf in structure.flatten(e)])
+        parts, spec = [], None
+        for e in elements:
+            made = [structure.component(leaf, b) for leaf in structure.flatten(e)]
+            parts += [part for part, _ in made]
+            own = structure.pack(e, [s for _, s in made])
+            spec = own if spec is None else structure.joined(spec, own)
+        return cls._new(b, "ListDataset", (parts,), spec)
+
+    @classmethod
+    @tracebacks.entry
+    def load(
+        cls,
+        path: Any,
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: Callable[[Any], Any] | None = None,
+        wait: bool = False,
+    ) -> Any:
+        """Returns a dataset of the elements that `save` wrote.
+
+        Args:
+          path: the folder.
+          element_spec: the description of the elements.
+          compression: accepted; the folder tells it.
+          reader_func: a function from the dataset of the shards, which are datasets, to a dataset; None: one element
+            of each shard in turn.
+          wait: accepted, without an effect: a folder is complete.
+
+        Raises:
+          ValueError: `element_spec` is not given.
+
+        Example:
+          >>> import headrace as hr, tempfile
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     _ = hr.data.Dataset.range(3).save(f"{folder}/numbers")
+          ...     [int(x) for x in hr.data.Dataset.load(f"{folder}/numbers", hr.TensorSpec((), hr.int64))]
+          [0, 1, 2]
+        """
+        if element_spec is None:
+            raise ValueError("`load` needs `element_spec`, that of the dataset that was saved")
+        b = scopes.builder(path)
+        read = functions.traced(
+            b, reader_func or _in_turn, DatasetSpec(DatasetSpec(element_spec)), "load", cls._door()
+        )
+        b = functions.with_controls(b, read)
+        inputs = [b.tensor(path, dtypes.string), read.captured]
+        attrs = {"reader_func": read.attr, "compression": compression or ""}
+        return cls._new(b, "LoadDataset", inputs, _inner(read, "load"), attrs)
 
     @classmethod
     @tracebacks.entry
@@ -318,7 +425,7 @@ class Dataset:
 
         Args:
           datasets: the datasets.
-          weights: the probability of each; None: equal ones.
+          weights: the probability of each; None: equal ones. A dataset: the probabilities for each element.
           seed: the seed.
           stop_on_empty_dataset: whether the end of one of them is the end.
 
@@ -331,20 +438,104 @@ class Dataset:
         datasets = list(datasets)
         if weights is None:
             weights = [1.0 / len(datasets)] * len(datasets)
+        pairs = cls._door().random(seed).batch(2)
+        draw = lambda logits, pair: random.stateless_categorical(logits, 1, pair)[0, 0]
         if is_dataset(weights):
-            raise TypeError("weights that are a dataset are not supported; give a list of numbers or a tensor")
+            both = cls._door().zip((weights.map(_logits), pairs))
+            return cls.choose_from_datasets(datasets, both.map(draw), stop_on_empty_dataset)
         if isinstance(weights, (list, tuple)) and len(weights) != len(datasets):
             raise ValueError(f"{len(weights)} weights for {len(datasets)} datasets; give one weight for each")
         if isinstance(weights, (list, tuple)) and all(isinstance(w, (int, float)) for w in weights):
             datasets = [d for d, w in zip(datasets, weights, strict=True) if w]  # the others are never chosen
             weights = np.array([w for w in weights if w], np.float32)
-        b = scopes.builder(weights)
-        logits = b.ExpandDims(b.Log(b.tensor(weights)), 0)
-        pairs = cls._door().random(seed).batch(2)
-        choose = lambda pair: random.stateless_categorical(logits, 1, pair)[0, 0]
-        return cls.choose_from_datasets(datasets, pairs.map(choose), stop_on_empty_dataset)
+        logits = _logits(weights)
+        return cls.choose_from_datasets(datasets, pairs.map(lambda pair: draw(logits, pair)), stop_on_empty_dataset)
 
     # *** transformations without functions ***
+
+    @tracebacks.entry
+    def assert_cardinality(self, expected_cardinality: Any) -> Any:
+        """Returns a dataset of the same elements, whose number is asserted; then it is known.
+
+        Args:
+          expected_cardinality: the number; -1: the dataset has no end.
+
+        Raises (when it runs):
+          FailedPreconditionError: there are more or fewer elements.
+
+        Source: TensorFlow's `tf.data.experimental.assert_cardinality`.
+
+        Example:
+          >>> import headrace as hr
+          >>> even = hr.data.Dataset.range(6).filter(lambda x: x % 2 < 1)
+          >>> len(even.assert_cardinality(3))
+          3
+        """
+        return self._changed("AssertCardinalityDataset", (expected_cardinality,))
+
+    @tracebacks.entry
+    def rebatch(self, batch_size: Any, drop_remainder: bool = False) -> Any:
+        """Returns a dataset of the rows of batches, in batches of another size.
+
+        Args:
+          batch_size: the number of rows in a batch; several: those of the batches in turn.
+          drop_remainder: whether a last batch of fewer rows is left out.
+
+        Example:
+          >>> import headrace as hr
+          >>> [x.numpy().tolist() for x in hr.data.Dataset.range(5).batch(2).rebatch(3)]
+          [[0, 1, 2], [3, 4]]
+        """
+        b = scopes.builder(self.variant_tensor, batch_size)
+        sizes = b.tensor(np.asarray(batch_size, np.int64) if isinstance(batch_size, (int, list)) else batch_size)
+        known = batch_size if isinstance(batch_size, int) and drop_remainder else None
+        spec = structure.batched(structure.unbatched(self.element_spec), known)
+        inputs = [b.tensor(self.variant_tensor), _int64(b, sizes), b.tensor(drop_remainder, dtypes.bool_)]
+        return self._new(b, "RebatchDatasetV2", inputs, spec)
+
+    @tracebacks.entry
+    def sparse_batch(self, batch_size: Any, row_shape: Any) -> Any:
+        """Returns a dataset of consecutive elements as rows of sparse tensors.
+
+        Args:
+          batch_size: the number of elements in a batch.
+          row_shape: the shape of a row; an unknown dimension becomes the largest one in the batch.
+
+        Raises (when it runs):
+          DataLossError: an element is larger than a row.
+
+        Example:
+          >>> import headrace as hr
+          >>> rows = hr.data.Dataset.range(1, 3).map(lambda n: hr.fill([n], n))
+          >>> [hr.sparse.to_dense(x).numpy().tolist() for x in rows.sparse_batch(2, [None])]
+          [[[1, 0], [2, 2]]]
+        """
+        spec = self.element_spec
+        if not isinstance(spec, TensorSpec):
+            raise TypeError(f"`sparse_batch` takes elements that are one dense tensor, got {spec}")
+        wanted = shapes.as_shape(row_shape)
+        if wanted is None:
+            raise ValueError("the rank of `row_shape` must be known")
+
+        from headrace.api.debugging import Assert
+
+        def sparse(x: Any) -> Any:
+            b = scopes.builder(x)
+            size = b.Shape(x, out_type=dtypes.int64)
+            largest = b.const([np.iinfo(np.int64).max if n is None else n for n in wanted], dtypes.int64)
+            fits = Assert(
+                b.All(b.LessEqual(size, largest), b.const([0], dtypes.int32)),
+                [f"Input element had a shape larger than the row shape ({shapes.show(wanted)}):", size],
+            )
+            b = b if fits is None else b.after(fits)
+            known = b.SelectV2(b.Equal(largest, b.const(np.iinfo(np.int64).max, dtypes.int64)), size, largest)
+            everywhere = b.Where(b.Fill(size, b.const(True, dtypes.bool_)))
+            found = SparseTensor(everywhere, b.Reshape(x, b.const([-1], dtypes.int32)), known)
+            if isinstance(x, Tensor):
+                found.set_shape(wanted)
+            return found
+
+        return self.map(sparse).batch(batch_size)
 
     def apply(self, transformation_func: Callable[[Any], Any]) -> Any:
         """Returns `transformation_func(self)`, a dataset.
@@ -568,14 +759,150 @@ class Dataset:
         return self._changed("IgnoreErrorsDataset", (), None, {"log_warning": log_warning})
 
     def options(self) -> Any:
-        """Returns the options of the pipeline, which have no effect on its elements."""
-        from headrace.api.data.options import Options
+        """Returns the options of this dataset and of those that it is made of."""
+        from headrace.api.data.options import of_variant  # which programs use rarely
 
-        return Options()
+        variant = self.variant_tensor
+        return of_variant(variant if isinstance(variant, Tensor) else variant.numpy())
 
+    @tracebacks.entry
     def with_options(self, options: Any) -> Any:
-        """Returns this dataset: no option changes its elements."""
-        return self
+        """Returns a dataset of the same elements, with options.
+
+        Args:
+          options: the options, `hr.data.Options`.
+        """
+        text = options.to_bytes().decode(errors="surrogateescape")
+        return self._changed("OptionsDataset", (), None, {"serialized_options": text})
+
+    @tracebacks.entry
+    def snapshot(
+        self,
+        path: Any,
+        compression: str | None = "AUTO",
+        reader_func: Callable[[Any], Any] | None = None,
+        shard_func: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Returns a dataset whose first complete pass is written to a folder; later passes and programs read it.
+
+        Args:
+          path: the folder, which belongs to this dataset alone.
+          compression: None, "GZIP" or "ZLIB"; "AUTO" and "SNAPPY" stand for None.
+          reader_func: a function from the dataset of the shards, which are datasets, to a dataset; None: one element
+            of each shard in turn.
+          shard_func: a function from an element to the number of its shard, an int64 scalar; None: one shard.
+
+        Example:
+          >>> import headrace as hr, tempfile
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     kept = hr.data.Dataset.random(seed=None).take(3).snapshot(f"{folder}/random")
+          ...     [int(x) for x in kept] == [int(x) for x in kept]
+          True
+        """
+        key = TensorSpec((), dtypes.int64)
+        b, shard = self._traced(shard_func or _no_shard, "snapshot", results=key)
+        _, read = self._traced(reader_func or _in_turn, "snapshot", DatasetSpec(DatasetSpec(self.element_spec)))
+        b = functions.with_controls(b, read, shard)
+        inputs = [b.tensor(self.variant_tensor), b.tensor(path, dtypes.string), read.captured, shard.captured]
+        attrs = {"compression": compression or "", "reader_func": read.attr, "shard_func": shard.attr}
+        return self._new(b, "SnapshotDatasetV2", inputs, _inner(read, "snapshot"), attrs)
+
+    @tracebacks.entry
+    def save(
+        self,
+        path: Any,
+        compression: str | None = None,
+        shard_func: Callable[..., Any] | None = None,
+        checkpoint_args: Any = None,
+    ) -> Any:
+        """Writes the elements to a folder, which `load` reads; returns the operation in a graph.
+
+        Args:
+          path: the folder.
+          compression: None, "GZIP" or "ZLIB".
+          shard_func: a function from an element to the number of its shard, an int64 scalar; None: one shard.
+          checkpoint_args: must be None.
+
+        Raises:
+          ValueError: `checkpoint_args` is given.
+        """
+        if checkpoint_args is not None:
+            raise ValueError("`checkpoint_args` is not supported; a folder appears when it is complete")
+        b, shard = self._traced(shard_func or _no_shard, "save", results=TensorSpec((), dtypes.int64))
+        inputs = [b.tensor(self.variant_tensor), b.tensor(path, dtypes.string), shard.captured]
+        attrs = {"compression": compression or "", "shard_func": shard.attr, "use_shard_func": shard_func is not None}
+        return b.make("SaveDataset", inputs, attrs)
+
+    @tracebacks.entry
+    def rejection_resample(
+        self, class_func: Callable[..., Any], target_dist: Any, initial_dist: Any = None, seed: int | None = None
+    ) -> Any:
+        """Returns a dataset of pairs of a class and an element, whose classes have a given distribution.
+
+        Elements are rejected at random.
+
+        Args:
+          class_func: a function from an element to its class, an int32 scalar.
+          target_dist: the probabilities of the classes.
+          initial_dist: those of this dataset; None: they are estimated.
+          seed: the seed.
+
+        Example:
+          >>> import headrace as hr
+          >>> numbers = hr.data.Dataset.range(100).map(lambda x: hr.cast(x % 5 < 3, hr.int32))
+          >>> changed = numbers.rejection_resample(lambda x: x, [0.3, 0.7], [0.4, 0.6], seed=1)
+          >>> labels = [int(label) for label, _ in changed]
+          >>> 0.55 < sum(labels) / len(labels) < 0.85
+          True
+        """
+        from headrace.api.data.resampling import resampled
+
+        return resampled(self, class_func, target_dist, initial_dist, seed)
+
+    @tracebacks.entry
+    def group_by_reducer(
+        self,
+        key_func: Callable[..., Any],
+        init_func: Callable[..., Any],
+        reduce_func: Callable[..., Any],
+        finalize_func: Callable[..., Any],
+    ) -> Any:
+        """Returns a dataset of one element for each key: the reduction of the elements with this key.
+
+        The elements have the order of the keys.
+
+        Args:
+          key_func: a function from an element to an int64 scalar.
+          init_func: a function from a key to the first state.
+          reduce_func: a function from a state and an element to the next state.
+          finalize_func: a function from the last state to an element.
+
+        Source: TensorFlow's `tf.data.experimental.group_by_reducer`.
+
+        Example:
+          >>> import headrace as hr
+          >>> zero = lambda key: hr.constant(0, hr.int64)
+          >>> numbers = hr.data.Dataset.range(6)
+          >>> sums = numbers.group_by_reducer(lambda x: x % 2, zero, lambda state, x: state + x, lambda state: state)
+          >>> [int(x) for x in sums]
+          [6, 9]
+        """
+        key_spec = TensorSpec((), dtypes.int64)
+        b, key = self._traced(key_func, "group_by_reducer", results=key_spec)
+        _, begin = self._traced(init_func, "group_by_reducer", key_spec)
+        wider: Any = begin.spec
+        state = None
+        while wider != state:  # a dimension of the state that `reduce_func` changes is unknown
+            state = wider
+            step = lambda s, e, state=state: _state_of(reduce_func(s, e), state, "reduce")
+            _, reduce = self._traced(step, "group_by_reducer", (state, self.element_spec))
+            wider = structure.joined(state, reduce.spec)
+        _, finish = self._traced(finalize_func, "group_by_reducer", state)
+        made = {"key": key, "init": begin, "reduce": reduce, "finalize": finish}
+        attrs = {f"{name}_func": f.attr for name, f in made.items()}
+        b = functions.with_controls(b, *made.values())
+        inputs = [b.tensor(self.variant_tensor), *[f.captured for f in made.values()]]
+        return self._new(b, "GroupByReducerDataset", inputs, finish.spec, attrs)
 
     # *** transformations by functions ***
 
@@ -586,7 +913,7 @@ class Dataset:
         Args:
           map_func: a function of an element (of its parts, if it is a tuple). It is traced once.
           num_parallel_calls: the number of calls at the same time; None: 1; -1: any number.
-          deterministic: False: the results may change their order.
+          deterministic: whether the results keep their order; None: as the options of the dataset say, or True.
 
         Example:
           >>> import headrace as hr
@@ -598,7 +925,7 @@ class Dataset:
         attrs = {"f": traced.attr, "preserve_cardinality": self._keeps_cardinality}
         if num_parallel_calls is None:
             return self._with_function("MapDataset", traced, b, (), traced.spec, attrs)
-        attrs["deterministic"] = "false" if deterministic is False else "default"
+        attrs["deterministic"] = "default" if deterministic is None else "true" if deterministic else "false"
         return self._with_function("ParallelMapDatasetV2", traced, b, (num_parallel_calls,), traced.spec, attrs)
 
     @tracebacks.entry
@@ -909,8 +1236,7 @@ class Dataset:
           >>> list(hr.data.Dataset.range(3).as_numpy_iterator())
           [np.int64(0), np.int64(1), np.int64(2)]
         """
-        for element in self:
-            yield nest.map_leaves(lambda t: t.numpy() if hasattr(t, "numpy") else t, element)
+        return iterators.NumpyIterator(self)
 
     @tracebacks.entry
     def get_single_element(self) -> Any:
@@ -923,6 +1249,16 @@ class Dataset:
         attrs = structure.attributes(self.element_spec)
         made = b.make("DatasetToSingleElement", [b.tensor(self.variant_tensor)], attrs)
         return iterators.as_element(made, self.element_spec, self._door())
+
+
+def _in_turn(shards: Any) -> Any:
+    """Returns the dataset of one element of each shard in turn; at most 16 are open."""
+    return shards.interleave(lambda shard: shard, 16)
+
+
+def _no_shard(*element: Any) -> Any:
+    """Returns the number of the only shard."""
+    return np.int64(0)
 
 
 class _Shape:
@@ -940,6 +1276,14 @@ def _int64(b: Any, x: Any) -> Any:
     """Returns an argument that is a number of elements, an int64 scalar."""
     t = b.tensor(x, dtypes.int64) if isinstance(x, (int, np.integer)) else b.tensor(x)
     return t if t.dtype.base is dtypes.int64 else b.Cast(t, DstT=dtypes.int64)
+
+
+def _logits(*weights: Any) -> Any:
+    """Returns the logarithms of probabilities, which are one vector or scalars, as a row."""
+    b = scopes.builder(*weights)
+    if len(weights) > 1:
+        return b.ExpandDims(b.Log(b.Pack([b.tensor(w) for w in weights])), 0)
+    return b.ExpandDims(b.Log(b.tensor(weights[0])), 0)
 
 
 def _seeds(b: Any, seed: int | None) -> list[Any]:
@@ -960,8 +1304,14 @@ def _constant(x: Any) -> int | None:
 def _batch_attributes(spec: Any) -> dict[str, Any]:
     """Returns the attributes for batches, in which sparse tensors are rows of strings."""
     leaves = structure.flatten(spec)
-    known = [((*s.shape[:1], 3) if s.shape else None) if isinstance(s, SparseTensorSpec) else s.shape for s in leaves]
+    known = [_batch_shape(s) for s in leaves]
     return {"output_types": tuple(map(structure.component_type, leaves)), "output_shapes": tuple(known)}
+
+
+def _batch_shape(spec: Any) -> Any:
+    if isinstance(spec, SparseTensorSpec):
+        return (*spec.shape[:1], 3) if spec.shape else None
+    return structure.component_shape(spec)
 
 
 def _signature(types: Any, known: Any, signature: Any) -> Any:

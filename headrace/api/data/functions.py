@@ -12,6 +12,8 @@ from typing import Any
 from headrace import nest
 from headrace.api import recorder, scopes, tracing
 from headrace.api.data import structure
+from headrace.api.py_func import py_function
+from headrace.api.tensor_spec import TensorSpec
 from headrace.api.traced_graph import TracedGraph
 from headrace.errors import GraphError, SignatureError
 from headrace.ir.attr_values import Func
@@ -62,6 +64,7 @@ def traced(
       SignatureError: the results cannot be tensors, or do not fit `results`.
     """
     tracing.check_callable(map_func=fn)
+    given, fn = fn, tracing.converted(fn)
     trace: TracedGraph | None = None
     if isinstance(b, Builder):
         root = b.graph
@@ -88,7 +91,7 @@ def traced(
         value = fn(*element) if is_split else fn(element)
         parts, specs = _components(value, inner, what, fn, results)
         found.append(specs)
-        return parts
+        return _eager(given, is_split, spec, args, specs) if _is_eager and _are_dense(spec, specs) else parts
 
     with recorder.set_to(()):
         tracing.finish(graph, tracing.call(flat, graph, Builder(graph), params))
@@ -104,6 +107,37 @@ def traced(
         move_to(graph, graph.outer.outer)
     root.functions[graph.name] = graph
     return DatasetFunction(Func(graph.name), captured, found[0], controls)
+
+
+_is_eager = False
+
+
+def run_eagerly(is_eager: bool) -> None:
+    """Sets whether functions that are traced from now on run as Python, with eager tensors.
+
+    A function that takes or returns something else than dense tensors is compiled all the same.
+    """
+    global _is_eager
+    _is_eager = is_eager
+
+
+def _are_dense(*specs: Any) -> bool:
+    return all(isinstance(s, TensorSpec) for spec in specs for s in structure.flatten(spec))
+
+
+def _eager(fn: Callable[..., Any], is_split: bool, spec: Any, args: Sequence[Any], results: Any) -> list[Any]:
+    """Returns the components of the results of a Python call."""
+    wanted = structure.flatten(results)
+
+    def call(*values: Any) -> list[Any]:
+        element = structure.pack(spec, values)
+        value = fn(*element) if is_split else fn(element)
+        return structure.flatten(tuple(value) if isinstance(value, list) else value)
+
+    made = py_function(call, list(args), [s.dtype for s in wanted])
+    for t, s in zip(made, wanted, strict=True):
+        t.refine(s.shape)
+    return list(made)
 
 
 def _components(value: Any, b: Any, what: str, fn: Callable[..., Any], results: Any) -> tuple[list[Any], Any]:

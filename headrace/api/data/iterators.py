@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, tracebacks
+from headrace import dtypes, nest, tracebacks
 from headrace.api import scopes
-from headrace.api.data import structure
+from headrace.api.data import optional, structure
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import OutOfRangeError
 from headrace.ir.builder import Builder
@@ -120,6 +120,10 @@ class Iterator:
         made = b.make("IteratorGetNext", [self._resource], attrs, name)
         return as_element(made, self.element_spec, self._door)
 
+    def get_next_as_optional(self, name: str | None = None) -> optional.Optional:
+        """Returns the next element; an optional without an element at the end."""
+        return optional.next_as_optional(self, self._resource, name)
+
     def string_handle(self, name: str | None = None) -> Any:
         """Returns a string scalar that names the iterator in its session."""
         b = scopes.builder(self._resource)
@@ -191,6 +195,10 @@ class OwnedIterator:
             raise OutOfRangeError("End of sequence")
         return self._element(found)
 
+    def get_next_as_optional(self) -> optional.Optional:
+        """Returns the next element; an optional without an element at the end."""
+        return optional.next_as_optional(self, self._handle)
+
     def _in_graph(self) -> Any:
         b = scopes.builder()
         handle = b.tensor(self._handle)
@@ -219,6 +227,43 @@ class OwnedIterator:
           DataLossError: the data are not a position in this dataset.
         """
         self._handle.numpy().owned.restore(data)
+
+
+class NumpyIterator:
+    """Iterator of Python over a dataset, whose elements have arrays in place of tensors.
+
+    Args:
+      dataset: the dataset.
+
+    Source: TensorFlow's `tf.data.NumpyIterator`.
+
+    Example:
+      >>> import headrace as hr
+      >>> [int(x) for x in hr.data.Dataset.range(3).as_numpy_iterator()]
+      [0, 1, 2]
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._iterator = OwnedIterator(dataset)
+
+    def __iter__(self) -> NumpyIterator:
+        return self
+
+    def __next__(self) -> Any:
+        element = next(self._iterator)
+        return nest.map_leaves(lambda t: t.numpy() if hasattr(t, "numpy") else t, element)
+
+    def next(self) -> Any:
+        """Returns the next element; raises StopIteration at the end."""
+        return next(self)
+
+    def save(self) -> bytes:
+        """Returns the position; see `OwnedIterator.save`."""
+        return self._iterator.save()
+
+    def restore(self, data: bytes) -> None:
+        """Moves to the position that `save` returned; see `OwnedIterator.restore`."""
+        self._iterator.restore(data)
 
 
 def _packer(spec: Any, door: Any) -> Callable[[Any], Any]:

@@ -1,8 +1,8 @@
 """Structures of elements: specs of their leaves, and the components that represent them.
 
-An element is a nested structure of tuples, dicts and records. A leaf is a tensor, a sparse tensor or a dataset. Each
-leaf is one component between the ops of datasets: a sparse tensor three strings, a dataset a variant. Python lists are
-no structures but tensors, as in TensorFlow.
+An element is a nested structure of tuples, dicts and records. A leaf is a tensor, a sparse tensor, or a dataset or
+another object that a variant represents. Each leaf is one component between the ops of datasets: a sparse tensor three
+strings. Python lists are no structures but tensors, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -13,16 +13,54 @@ from typing import Any, TypeAlias
 from headrace import dtypes, nest, shapes
 from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec, SparseTensorValue
+from headrace.api.tensor_array import TensorArray
 from headrace.api.tensor_spec import TensorSpec
 from headrace.ir.graph import Tensor
 from headrace.shapes import Shape
 
 
-class DatasetSpec:
+class VariantSpec:
+    """Base of the descriptions of leaves whose component is a variant.
+
+    The leaves have a method `_component(builder)`, which returns the component and the description, and perhaps
+    `_rows(builder)`, which returns those of their rows.
+
+    Attributes:
+      shape: the static shape of the component.
+    """
+
+    __slots__ = ()
+
+    shape: Shape = ()
+    dtype: dtypes.DType = dtypes.variant
+    component_shape: Shape = ()
+
+    @property
+    def value_type(self) -> type:
+        """The class of the leaves."""
+        raise NotImplementedError
+
+    def _leaf(self, t: Any, dataset: Any) -> Any:
+        """Returns the leaf of a component; `dataset` makes datasets of variants."""
+        raise NotImplementedError
+
+    def _batched(self, size: int | None) -> Any:
+        """Returns the description of a batch of `size` leaves."""
+        raise TypeError(f"Batching of {type(self).__name__} is not supported ({self}); use flat_map before")
+
+    def _joined(self, other: Any) -> Any:
+        """Returns a description that the leaves of both have; `other` has the same class."""
+        if self != other:
+            raise TypeError(f"Incompatible types of datasets: elements are {self} and {other}")
+        return self
+
+
+class DatasetSpec(VariantSpec):
     """Description of a dataset that is a part of an element.
 
     Args:
       element_spec: the description of its elements.
+      dataset_shape: the shape of the variant; () for one dataset.
 
     Source: TensorFlow's `tf.data.DatasetSpec`.
 
@@ -30,13 +68,13 @@ class DatasetSpec:
     DatasetSpec(TensorSpec(shape=[], dtype=int64))
     """
 
-    __slots__ = ("element_spec",)
+    __slots__ = ("element_spec", "shape")
 
-    shape: Shape = ()
-    dtype = dtypes.variant
-
-    def __init__(self, element_spec: Any) -> None:
+    def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
         self.element_spec = element_spec
+        self.shape = shapes.as_shape(dataset_shape)
+        if self.shape:
+            raise ValueError(f"an element has single datasets: `dataset_shape` is (), got {dataset_shape}")
 
     def __repr__(self) -> str:
         return f"DatasetSpec({self.element_spec!r})"
@@ -47,8 +85,70 @@ class DatasetSpec:
     def __hash__(self) -> int:
         return hash(nest.outline(self.element_spec))
 
+    def _leaf(self, t: Any, dataset: Any) -> Any:
+        return dataset(t, self.element_spec)
 
-Spec: TypeAlias = "TensorSpec | SparseTensorSpec | DatasetSpec"
+    def _joined(self, other: Any) -> Any:
+        return DatasetSpec(joined(self.element_spec, other.element_spec))
+
+
+class TensorArraySpec(VariantSpec):
+    """Description of a `TensorArray` that is a part of an element.
+
+    Args:
+      element_shape: the shape of its elements.
+      dtype: their dtype.
+      dynamic_size: whether writes make it larger.
+      infer_shape: whether all elements have one shape.
+
+    Source: TensorFlow's `tf.TensorArraySpec`.
+
+    >>> TensorArraySpec((2,), "int32")
+    TensorArraySpec((2,), int32, False, True)
+    """
+
+    __slots__ = ("_element_shape", "dtype", "dynamic_size", "infer_shape")
+
+    def __init__(
+        self,
+        element_shape: Any = None,
+        dtype: Any = dtypes.float32,
+        dynamic_size: bool = False,
+        infer_shape: bool = True,
+    ) -> None:
+        self.dtype = dtypes.as_dtype(dtype)
+        self._element_shape = shapes.as_shape(element_shape)
+        self.dynamic_size, self.infer_shape = dynamic_size, infer_shape
+
+    @property
+    def value_type(self) -> type:
+        """The class that this describes."""
+        return TensorArray
+
+    @staticmethod
+    def from_value(value: TensorArray) -> TensorArraySpec:
+        """Returns the description of a `TensorArray`."""
+        shape = shapes.as_shape(value.element_shape)
+        return TensorArraySpec(shape, value.dtype, value._dynamic_size, value._infer_shape)
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._element_shape, self.dtype, self.dynamic_size, self.infer_shape
+
+    def __repr__(self) -> str:
+        return f"TensorArraySpec({self._element_shape}, {self.dtype.name}, {self.dynamic_size}, {self.infer_shape})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorArraySpec) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _leaf(self, t: Any, dataset: Any) -> TensorArray:
+        shape, dtype, grows, infers = self._parts()
+        return TensorArray(dtype, dynamic_size=grows, flow=t, infer_shape=infers, element_shape=shape)
+
+
+Spec: TypeAlias = "TensorSpec | SparseTensorSpec | VariantSpec"
 
 
 def is_dataset(x: Any) -> bool:
@@ -57,7 +157,7 @@ def is_dataset(x: Any) -> bool:
 
 
 def _is_leaf(x: Any) -> bool:
-    return isinstance(x, (list, SparseTensorValue)) or is_dataset(x)
+    return isinstance(x, (list, SparseTensorValue)) or is_dataset(x) or hasattr(type(x), "_component")
 
 
 def flatten(structure: Any) -> list[Any]:
@@ -77,6 +177,8 @@ def same(first: Any, second: Any) -> bool:
 
 def component_type(spec: Spec) -> dtypes.DType:
     """Returns the dtype of the component of a leaf."""
+    if isinstance(spec, VariantSpec):
+        return dtypes.variant
     return dtypes.string if isinstance(spec, SparseTensorSpec) else spec.dtype
 
 
@@ -89,7 +191,7 @@ def component_shape(spec: Spec, batch: Shape = ()) -> Shape:
     """
     if isinstance(spec, SparseTensorSpec):
         return (3,)
-    return spec.shape
+    return spec.component_shape if isinstance(spec, VariantSpec) else spec.shape
 
 
 def attributes(spec: Any) -> dict[str, Any]:
@@ -105,6 +207,11 @@ def component(leaf: Any, b: Any) -> tuple[Any, Spec]:
     """Returns the component of a leaf, and its description."""
     if is_dataset(leaf):
         return b.tensor(leaf.variant_tensor), DatasetSpec(leaf.element_spec)
+    if hasattr(type(leaf), "_component"):
+        made: tuple[Any, Spec] = leaf._component(b)
+        return made
+    if isinstance(leaf, TensorArray):
+        return leaf.flow, TensorArraySpec.from_value(leaf)
     if isinstance(leaf, SparseTensorValue):
         leaf = SparseTensor.from_value(leaf)
     if isinstance(leaf, SparseTensor):
@@ -124,6 +231,9 @@ def rows(leaf: Any, b: Any) -> tuple[Any, Spec]:
         packed = b.make("SerializeManySparse", parts, {"out_type": dtypes.string})
         shape = shapes.as_shape(leaf.shape)
         return packed, SparseTensorSpec(None if shape is None else shape[1:], leaf.dtype.base)
+    if hasattr(type(leaf), "_rows"):
+        made: tuple[Any, Spec] = leaf._rows(b)
+        return made
     t = b.tensor(leaf)
     shape = shapes.as_shape(t.shape)
     if shape == ():
@@ -139,8 +249,8 @@ def leaf_of(t: Any, spec: Spec, dataset: Any) -> Any:
       spec: its description.
       dataset: the function from a variant and the description of elements to a dataset.
     """
-    if isinstance(spec, DatasetSpec):
-        return dataset(t, spec.element_spec)
+    if isinstance(spec, VariantSpec):
+        return spec._leaf(t, dataset)
     if not isinstance(spec, SparseTensorSpec):
         return t
     is_batch = t.shape is not None and len(t.shape) == 2
@@ -162,8 +272,9 @@ def batched(spec: Any, size: int | None) -> Any:
 
 
 def _batched(spec: Spec, size: int | None) -> Spec:
-    if isinstance(spec, DatasetSpec):
-        raise TypeError(f"Batching of datasets is not supported ({spec}); use flat_map(lambda window: ...) before")
+    if isinstance(spec, VariantSpec):
+        made: Spec = spec._batched(size)
+        return made
     return type(spec)(None if spec.shape is None else (size, *spec.shape), spec.dtype)
 
 
@@ -173,7 +284,7 @@ def unbatched(spec: Any) -> Any:
 
 
 def _unbatched(spec: Spec) -> Spec:
-    if spec.shape == () or isinstance(spec, DatasetSpec):
+    if spec.shape == () or isinstance(spec, VariantSpec):
         raise ValueError("Cannot unbatch an input with scalar components.")
     return type(spec)(None if spec.shape is None else spec.shape[1:], spec.dtype)
 
@@ -190,8 +301,7 @@ def joined(first: Any, second: Any) -> Any:
     for a, b in zip(flatten(first), flatten(second), strict=True):
         if type(a) is not type(b) or a.dtype is not b.dtype:
             raise TypeError(f"Incompatible types of datasets: elements are {a} and {b}")
-        is_nested = isinstance(a, DatasetSpec)
-        out.append(DatasetSpec(joined(a.element_spec, b.element_spec)) if is_nested else _joined(a, b))
+        out.append(a._joined(b) if isinstance(a, VariantSpec) else _joined(a, b))
     return pack(first, out)
 
 

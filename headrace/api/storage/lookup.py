@@ -215,6 +215,11 @@ class TextFileInitializer(TableInitializer):
             return _unordered(b).make("InitializeTableFromTextFileV2", (handle, path), self._attrs)
 
 
+def filling(type: str, inputs: tuple[Any, ...]) -> Any:
+    """Returns an operation that fills a table, of a given op type."""
+    return _unordered(scopes.builder(*inputs)).make(type, inputs, {})
+
+
 def _unordered(b: Any) -> Any:
     """Returns a builder for initialization: it is not ordered with look-ups."""
     return dataclasses.replace(b, is_ordered=False) if isinstance(b, Builder) else b

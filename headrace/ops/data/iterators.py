@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.errors import InvalidArgumentError
+from headrace.files import records
 from headrace.ir.infer import Inference
 from headrace.ir.kernel_calls import callable_of
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, func_attr, list_attr, op, string_attr
@@ -20,8 +21,11 @@ from headrace.opkit.shape_rules import nothing, scalars
 from headrace.resources.datasets.base import Pass, as_dataset
 from headrace.resources.datasets.iterators import DatasetIterator
 from headrace.resources.datasets.mapping import made_dataset, reduced
+from headrace.resources.datasets.saved import Writer, packing, saved
 from headrace.resources.manager import Handle, handle_of, resource_of
 from headrace.resources.optional import Optional
+from headrace.resources.table import HashTable
+from headrace.resources.values import shape_of, stack
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -368,4 +372,115 @@ op(
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(),
     doc="The number of elements of a dataset; -1 if there is no end, -2 if only a pass finds it.",
+)
+
+# *** files and tables of the elements ***
+
+
+def _text(value: Any) -> str:
+    return (value if isinstance(value, bytes) else value.item()).decode(errors="surrogateescape")
+
+
+def _to_records(ctx: KernelContext, attrs: Attrs) -> Callable[..., None]:
+    def kernel(dataset: Any, filename: Any, compression: Any) -> None:
+        kind = _text(compression)
+        records.check_kind(kind)
+        run = _begin(ctx)
+        try:
+            take = as_dataset(dataset, ctx.op.type).iterator(run).next
+            with records.Writer(_text(filename), compression=kind) as writer:
+                while (element := take()) is not None:
+                    run.check()
+                    if len(element) != 1 or shape_of(element[0]):
+                        raise InvalidArgumentError(f"{ctx.op.type} takes elements that are one string scalar")
+                    writer.write(element[0] if isinstance(element[0], bytes) else element[0].item())
+        finally:
+            run.end()
+
+    return kernel
+
+
+for _type in ("DatasetToTFRecord", "ExperimentalDatasetToTFRecord"):
+    op(
+        _type,
+        "input_dataset: variant, filename: string, compression_type: string",
+        "",
+        shape=nothing,
+        stateful=_to_records,
+        grad=NOT_DIFFERENTIABLE,
+        facts=_REQUESTS,
+        doc="Writes the elements of a dataset, strings, to a record file.",
+    )
+
+
+def _save_elements(ctx: KernelContext, attrs: Attrs) -> Callable[..., None]:
+    def kernel(dataset: Any, path: Any, *captured: Any) -> None:
+        shard = callable_of(ctx, attrs["shard_func"], captured) if attrs["use_shard_func"] else None
+        run = _begin(ctx)
+        writer = Writer(_text(path), packing(attrs["compression"]), shard)
+        try:
+            saved(as_dataset(dataset, "SaveDataset"), writer, run)
+        finally:
+            run.end()
+
+    return kernel
+
+
+op(
+    "SaveDataset",
+    "input_dataset: variant, path: string, shard_func_other_args: Tshard_func_args",
+    "",
+    {
+        "compression": "",
+        "shard_func": func_attr(),
+        "use_shard_func": True,
+        "Tshard_func_args": list_attr("type"),
+    },
+    shape=nothing,
+    stateful=_save_elements,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_REQUESTS,
+    doc="Writes the elements of a dataset to a folder.",
+)
+
+
+def _fill_table(ctx: KernelContext, attrs: Attrs) -> Callable[..., None]:
+    def kernel(handle: Any, dataset: Any) -> None:
+        table = resource_of(ctx.step, handle, HashTable)
+        run = _begin(ctx)
+        try:
+            take = as_dataset(dataset, "InitializeTableFromDataset").iterator(run).next
+            found = []
+            while (element := take()) is not None:
+                run.check()
+                if len(element) != 2 or shape_of(element[0]) or shape_of(element[1]):
+                    raise InvalidArgumentError("InitializeTableFromDataset takes pairs of a key and a value, scalars")
+                found.append(element)
+        finally:
+            run.end()
+        keys, values = ([e[i] for e in found] for i in (0, 1))
+        table.initialize(stack(keys, table.key_dtype, ()), stack(values, table.value_dtype, ()))
+
+    return kernel
+
+
+op(
+    "InitializeTableFromDataset",
+    "table_handle: resource, dataset: variant",
+    "",
+    shape=nothing,
+    stateful=_fill_table,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_REQUESTS,
+    doc="Fills a table with the keys and values of a dataset.",
+)
+op(
+    "DummySeedGenerator",
+    "",
+    "handle: resource",
+    shape=scalars,
+    stateful=lambda ctx, attrs: lambda: Handle(ctx.op.device, "localhost", "SeedGenerator", "dummy"),
+    grad=NOT_DIFFERENTIABLE,
+    facts=_READS,
+    doc="A handle for RandomDatasetV2 and the like, whose datasets have seeds of their own.",
 )

@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.dtypes import float32, float64, int32, int64, string
 from headrace.errors import InvalidArgumentError
 from headrace.files import records, sources
 from headrace.ir.kernel_calls import callable_of
 from headrace.ir.opdef import func_attr, list_attr
+from headrace.opkit.csv import Columns
 from headrace.opkit.dataset_ops import ELEMENTS, GIVEN, METADATA, Attrs, dataset_op
 from headrace.resources.datasets.elements import Elements, Range, Slices
 from headrace.resources.datasets.files import Pieces
 from headrace.resources.datasets.mapping import Generated
+from headrace.resources.datasets.queries import Query
+from headrace.resources.datasets.saved import Loaded
 from headrace.resources.datasets.shuffling import RandomNumbers, Seeds
 
 if TYPE_CHECKING:
     from headrace.ir.kernel import KernelContext
-    from headrace.resources.datasets.base import Dataset
+    from headrace.resources.datasets.base import Dataset, Element
 
 _SPLIT = {"replicate_on_split": False}
 
@@ -56,6 +60,54 @@ def _records(ctx: KernelContext, attrs: Attrs, filenames: Any, compression: Any,
     kind = _text(compression)
     records.check_kind(kind)
     return Pieces(_names(filenames), lambda name: sources.Records(name, kind))
+
+
+def _csv(
+    ctx: KernelContext, attrs: Attrs, filenames: Any, compression: Any, buffer_size: Any, header: Any, *rest: Any
+) -> Dataset:
+    n = len(attrs["output_types"])
+    delimiter, quotes, missing, chosen, *defaults = rest
+    kind = _text(compression)
+    records.check_kind(kind)
+    delimiter, missing = (_text(x).encode(errors="surrogateescape") for x in (delimiter, missing))
+    excluded = np.ravel(defaults[n]).tolist() if len(defaults) > n else []
+    defaults = [np.asarray(d, t.numpy) for d, t in zip(defaults, attrs["output_types"], strict=False)]
+    for k, default in enumerate(defaults):
+        if default.size > 1 or default.ndim > 1:
+            raise InvalidArgumentError(
+                f"Each record default should be at most rank 1 with one element, that of field {k} has shape "
+                f"{default.shape}"
+            )
+    selected = np.ravel(chosen).tolist()
+    if selected and excluded:
+        raise InvalidArgumentError("`select_cols` and `exclude_cols` exclude one another")
+    columns = Columns(attrs["output_types"], selected, delimiter, missing, bool(quotes), excluded)
+    is_text = [t is string for t in attrs["output_types"]]
+
+    def element(record: bytes) -> Element:
+        found = columns.of(record, "record") if record else [b""]
+        if len(found) != n:
+            raise InvalidArgumentError(f"Expect {n} fields but have {len(found)} in record")
+        made = [columns.value(k, field, defaults[k], "record") for k, field in enumerate(found)]
+        return tuple([np.array(x, object) if t else x for x, t in zip(made, is_text, strict=True)])
+
+    opened = lambda name: sources.CommaSeparated(name, delimiter, columns.quotes, bool(header), kind)
+    return Pieces(_names(filenames), opened, element)
+
+
+def _query(ctx: KernelContext, attrs: Attrs, driver: Any, source: Any, query: Any) -> Dataset:
+    return Query(_text(driver), _text(source), _text(query), attrs["output_types"])
+
+
+def _list(ctx: KernelContext, attrs: Attrs, *tensors: Any) -> Dataset:
+    n = len(attrs["output_types"])
+    if len(tensors) % n:
+        raise InvalidArgumentError(f"ListDataset: {len(tensors)} tensors are no elements of {n} components each")
+    return Elements([tuple(tensors[i : i + n]) for i in range(0, len(tensors), n)])
+
+
+def _load(ctx: KernelContext, attrs: Attrs, path: Any, *captured: Any) -> Dataset:
+    return Loaded(_text(path), attrs["output_types"], callable_of(ctx, attrs["reader_func"], captured))
 
 
 def _fixed(
@@ -115,6 +167,22 @@ dataset_op(
     "A dataset of random integers, as int64, without an end.",
 )
 dataset_op(
+    "RandomDatasetV2",
+    "seed: int64, seed2: int64, seed_generator: resource",
+    {"rerandomize_each_iteration": False, **ELEMENTS, **METADATA},
+    lambda ctx, attrs, seed, seed2, generator: RandomNumbers(
+        Seeds(int(seed), int(seed2), attrs["rerandomize_each_iteration"])
+    ),
+    "A dataset of random integers, as int64, without an end; each pass may have others.",
+)
+dataset_op(
+    "ListDataset",
+    "tensors: Tinput_types",
+    {"Tinput_types": ELEMENTS["output_types"], **ELEMENTS, **METADATA},
+    _list,
+    "A dataset of elements, whose components are given one after the other.",
+)
+dataset_op(
     "TextLineDataset",
     "filenames: string, compression_type: string, buffer_size: int64",
     METADATA,
@@ -136,6 +204,35 @@ dataset_op(
     METADATA,
     _fixed,
     "A dataset of pieces of files, of equal length; the files may be compressed.",
+)
+_CSV = (
+    "filenames: string, compression_type: string, buffer_size: int64, header: bool, field_delim: string, "
+    "use_quote_delim: bool, na_value: string, select_cols: int64, record_defaults: output_types"
+)
+_CSV_TYPES = {**ELEMENTS, "output_types": list_attr("type", minimum=1, allowed={float32, float64, int32, int64, string})}
+for _type in ("CSVDataset", "ExperimentalCSVDataset"):
+    dataset_op(_type, _CSV, _CSV_TYPES, _csv, "A dataset of the columns of comma-separated records.")
+dataset_op(
+    "CSVDatasetV2",
+    f"{_CSV}, exclude_cols: int64",
+    _CSV_TYPES,
+    _csv,
+    "A dataset of the columns of comma-separated records.",
+)
+for _type in ("SqlDataset", "ExperimentalSqlDataset"):
+    dataset_op(
+        _type,
+        "driver_name: string, data_source_name: string, query: string",
+        ELEMENTS,
+        _query,
+        "A dataset of the rows of a query of a database file.",
+    )
+dataset_op(
+    "LoadDataset",
+    "path: string, reader_func_other_args: Treader_func_args",
+    {**ELEMENTS, "compression": "", "reader_func": func_attr(), "Treader_func_args": list_attr("type")},
+    _load,
+    "A dataset of the elements that SaveDataset wrote.",
 )
 _FUNCTIONS = {f"{name}_func": func_attr() for name in ("init", "next", "finalize")}
 _ARGUMENTS = {f"T{name}_func_args": list_attr("type") for name in ("init", "next", "finalize")}

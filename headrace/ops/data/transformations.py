@@ -14,14 +14,16 @@ import numpy as np
 from headrace.errors import InvalidArgumentError
 from headrace.ir.kernel_calls import callable_of
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, func_attr, int_attr, list_attr, op, string_attr
-from headrace.opkit.dataset_ops import ELEMENTS, GIVEN, METADATA, Attrs, dataset_op
+from headrace.opkit.dataset_ops import ELEMENTS, GIVEN, METADATA, Attrs, dataset_op, options_message
 from headrace.opkit.shape_rules import scalars
-from headrace.resources.datasets.base import Dataset, as_count, as_dataset
-from headrace.resources.datasets.batching import Batch, PaddedBatch, Unbatch
+from headrace.resources.datasets.base import Dataset, WithOptions, as_count, as_dataset
+from headrace.resources.datasets.batching import Batch, PaddedBatch, Rebatch, Unbatch
 from headrace.resources.datasets.combining import Concatenate, Directed, Repeat, Zip
+from headrace.resources.datasets.grouping import GroupByReducer
 from headrace.resources.datasets.keeping import Cache, FileCache, Memory, Prefetch
 from headrace.resources.datasets.mapping import FlatMap, Map, Scan
-from headrace.resources.datasets.selecting import Filter, IgnoreErrors, Shard, Skip, Take, Unique
+from headrace.resources.datasets.saved import Snapshot, packing
+from headrace.resources.datasets.selecting import AssertCardinality, Filter, IgnoreErrors, Shard, Skip, Take, Unique
 from headrace.resources.datasets.shuffling import Seeds, Shuffle
 from headrace.resources.datasets.windows import GroupByWindow, Window
 
@@ -115,6 +117,13 @@ for _type in ("IgnoreErrorsDataset", "ExperimentalIgnoreErrorsDataset"):
         "The elements of a dataset that can be made without an error.",
     )
 _dataset(
+    "AssertCardinalityDataset",
+    f"{_INPUT}, cardinality: int64",
+    {},
+    lambda ctx, attrs, input, n: AssertCardinality(input, int(n)),
+    "The elements of a dataset, whose number is asserted.",
+)
+_dataset(
     "DirectedInterleaveDataset",
     "selector_input_dataset: variant, data_input_datasets: N * variant",
     {"N": int_attr(minimum=1), "stop_on_empty_dataset": False},
@@ -142,8 +151,9 @@ def _parallel(value: Any) -> int:
 
 def _parallel_map(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
     is_sloppy = attrs.get("sloppy", False) or attrs.get("deterministic") == "false"
+    keeps_order = False if is_sloppy else None if attrs.get("deterministic") == "default" else True
     call = callable_of(ctx, attrs["f"], rest[:-1])
-    return Map(input, call, _parallel(rest[-1]), attrs["preserve_cardinality"], not is_sloppy)
+    return Map(input, call, _parallel(rest[-1]), attrs["preserve_cardinality"], keeps_order)
 
 
 def _interleave(n: int) -> Any:
@@ -303,6 +313,16 @@ for _type, _more in (("UnbatchDataset", METADATA), ("ExperimentalUnbatchDataset"
         "The rows of the elements of a dataset.",
     )
 
+_dataset(
+    "RebatchDatasetV2",
+    f"{_INPUT}, batch_sizes: int64, drop_remainder: bool",
+    {},
+    lambda ctx, attrs, input, sizes, drop: Rebatch(
+        input, np.ravel(sizes).tolist(), bool(drop), attrs["output_types"]
+    ),
+    "The rows of batches, in batches of other sizes, in turn.",
+)
+
 # *** windows and groups ***
 
 _dataset(
@@ -315,12 +335,17 @@ _dataset(
 
 
 def _groups(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
-    made, at = {}, 0
-    for name in ("key", "reduce", "window_size"):
+    return GroupByWindow(input, *_calls(ctx, attrs, _NAMES, rest))
+
+
+def _calls(ctx: KernelContext, attrs: Attrs, names: tuple[str, ...], rest: tuple[Any, ...]) -> list[Any]:
+    """Returns the functions of an op with several, each with its captured inputs."""
+    made, at = [], 0
+    for name in names:
         n = len(attrs[f"T{name}_func_other_arguments"])
-        made[name] = callable_of(ctx, attrs[f"{name}_func"], rest[at : at + n])
+        made.append(callable_of(ctx, attrs[f"{name}_func"], rest[at : at + n]))
         at += n
-    return GroupByWindow(input, made["key"], made["reduce"], made["window_size"])
+    return made
 
 
 _NAMES = ("key", "reduce", "window_size")
@@ -335,6 +360,25 @@ _dataset(
     _groups,
     "The elements of the datasets that `reduce_func` makes of groups with equal keys.",
 )
+
+
+
+def _reducers(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:
+    return GroupByReducer(input, *_calls(ctx, attrs, _REDUCERS, rest))
+
+
+_REDUCERS = ("key", "init", "reduce", "finalize")
+for _type in ("GroupByReducerDataset", "ExperimentalGroupByReducerDataset"):
+    _dataset(
+        _type,
+        ", ".join([_INPUT, *(f"{n}_func_other_arguments: T{n}_func_other_arguments" for n in _REDUCERS)]),
+        {
+            **{f"{n}_func": func_attr() for n in _REDUCERS},
+            **{f"T{n}_func_other_arguments": list_attr("type") for n in _REDUCERS},
+        },
+        _reducers,
+        "The reductions of the groups of elements with equal keys, in the order of the keys.",
+    )
 
 # *** shuffles, caches, prefetching ***
 
@@ -383,12 +427,60 @@ _dataset(
     _cache,
     "A dataset whose first pass is kept.",
 )
+
+
+def _snapshot(ctx: KernelContext, attrs: Attrs, input: Dataset, path: Any, *rest: Any) -> Dataset:
+    name = path if isinstance(path, bytes) else path.item()
+    n = len(attrs["Treader_func_args"])
+    read, shard = (
+        callable_of(ctx, attrs[f"{which}_func"], captured)
+        for which, captured in (("reader", rest[:n]), ("shard", rest[n:]))
+    )
+    folder = name.decode(errors="surrogateescape")
+    return Snapshot(input, folder, attrs["output_types"], packing(attrs["compression"]), shard, read)
+
+
+_dataset(
+    "SnapshotDatasetV2",
+    f"{_INPUT}, path: string, reader_func_other_args: Treader_func_args, shard_func_other_args: Tshard_func_args",
+    {
+        "compression": "",
+        "reader_prefix": "",
+        "writer_prefix": "",
+        "hash_valid": False,
+        "hash": 0,
+        "reader_func": func_attr(),
+        "shard_func": func_attr(),
+        "Treader_func_args": list_attr("type"),
+        "Tshard_func_args": list_attr("type"),
+        **METADATA,
+    },
+    _snapshot,
+    "The elements of a dataset, which the first pass writes to a folder, and later ones read.",
+)
 _dataset(
     "PrefetchDataset",
     f"{_INPUT}, buffer_size: int64",
     {"slack_period": 0, "legacy_autotune": True, "buffer_size_min": 0, **METADATA},
     lambda ctx, attrs, input, size: Prefetch(input, int(size)),
     "A dataset whose next elements a thread computes.",
+)
+
+# *** options ***
+
+
+def _options(ctx: KernelContext, attrs: Attrs, input: Dataset) -> Dataset:
+    text = attrs["serialized_options"]
+    message = options_message(text.encode("utf-8", "surrogateescape"))
+    return WithOptions(input, text, message.deterministic if message.HasField("deterministic") else None)
+
+
+_dataset(
+    "OptionsDataset",
+    _INPUT,
+    {"serialized_options": string_attr(), **METADATA},
+    _options,
+    "The same dataset with options, of which `deterministic` has an effect: whether parallel functions keep the order.",
 )
 
 # *** ops without an effect on the elements ***
@@ -403,7 +495,6 @@ _same(
     _SAME,
 )
 _same("ModelDataset", _INPUT, {"algorithm": 0, "cpu_budget": 0, "ram_budget": 0}, _SAME)
-_same("OptionsDataset", _INPUT, {"serialized_options": string_attr(), **METADATA}, _SAME)
 _same("FinalizeDataset", _INPUT, {"has_captured_ref": False}, _SAME)
 _same("PrivateThreadPoolDataset", f"{_INPUT}, num_threads: int64", {}, _SAME)
 _same("MaxIntraOpParallelismDataset", f"{_INPUT}, max_intra_op_parallelism: int64", {}, _SAME)

@@ -1,14 +1,8 @@
-"""DecodeCSV: columns of comma-separated records.
-
-Source: TensorFlow's op of the same name, which follows RFC 4180: a field may be quoted, and two quotes inside of it
-mean one.
-"""
+"""DecodeCSV: columns of comma-separated records. Source: TensorFlow's op of the same name."""
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,73 +12,14 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, list_attr, op
 from headrace.opkit.arrays import single
-from headrace.ops.strings.elements import number, texts
+from headrace.opkit.csv import Columns
+from headrace.ops.strings.elements import texts
 from headrace.shapes import Shape, show, with_rank_at_most
 
-_QUOTED = re.compile(rb'"([^"]*(?:""[^"]*)*)"')
-_NOT_PLAIN = {True: re.compile(rb'["\r\n]'), False: re.compile(rb"[\r\n]")}
-
-
-def _fields(record: bytes, delimiter: bytes, quotes: bool) -> Iterator[bytes]:
-    """The fields of a record, one after the other; an empty record has none."""
-    at = 0
-    while at < len(record):
-        if quotes and record.startswith(b'"', at):
-            found = _QUOTED.match(record, at)
-            if found is None:
-                raise InvalidArgumentError("Quoted field has to end with quote followed by delim or end")
-            field, end = found[1].replace(b'""', b'"'), found.end()
-            if end < len(record) and not record.startswith(delimiter, end):
-                raise InvalidArgumentError("Quote inside a string has to be escaped by another quote")
-        else:
-            end = record.find(delimiter, at)
-            end = len(record) if end < 0 else end
-            field = record[at:end]
-            if _NOT_PLAIN[quotes].search(field):
-                raise InvalidArgumentError("Unquoted fields cannot have quotes/CRLFs inside")
-        yield field
-        if end == len(record) - 1:
-            yield b""  # behind the last delimiter
-        at = end + 1
-
-
 def _csv_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    types, columns = attrs["OUT_TYPE"], attrs["select_cols"]
+    types = attrs["OUT_TYPE"]
     delimiter, missing = (attrs[name].encode("utf-8", "surrogateescape") for name in ("field_delim", "na_value"))
-    quotes = attrs["use_quote_delim"] and delimiter != b'"'
-    if len(delimiter) != 1:
-        raise InvalidArgumentError(f"field_delim should be only 1 char, got {attrs['field_delim']!r}")
-    if columns and len(columns) != len(types):
-        raise InvalidArgumentError(f"select_cols should match output size: {len(columns)} and {len(types)}")
-    if any(c < 0 for c in columns):
-        raise InvalidArgumentError(f"select_cols should be non-negative indices, got {list(columns)}")
-    if any(b <= a for a, b in itertools.pairwise(columns)):
-        raise InvalidArgumentError(f"select_cols should be strictly increasing indices, got {list(columns)}")
-
-    def selected(record: bytes, i: int) -> list[bytes]:
-        found = []
-        for column, field in enumerate(_fields(record, delimiter, quotes)):
-            if not columns or column in columns:
-                found.append(field)
-                if columns and len(found) == len(columns):
-                    break
-        if len(found) != len(types):
-            raise InvalidArgumentError(f"Expect {len(types)} fields but have {len(found)} in record {i}")
-        return found
-
-    def value(field: bytes, k: int, i: int, default: Any) -> Any:
-        t = types[k]
-        if not field or field == missing:
-            if not default.size:
-                raise InvalidArgumentError(f"Field {k} is required but missing in record {i}!")
-            return default.reshape(-1)[0]
-        if t is string:
-            return field
-        try:
-            return number(field, t)
-        except ValueError:
-            shown = field.decode("utf-8", "replace")
-            raise InvalidArgumentError(f"Field {k} in record {i} is not a valid {t.name}: {shown}") from None
+    columns = Columns(types, attrs["select_cols"], delimiter, missing, attrs["use_quote_delim"])
 
     def kernel(records: Any, *defaults: Any) -> tuple[Any, ...]:
         for k, default in enumerate(defaults):
@@ -94,8 +29,9 @@ def _csv_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 )
         out = [np.empty(records.size, t.numpy) for t in types]
         for i, record in enumerate(records.ravel()):
-            for k, field in enumerate(selected(record, i)):
-                out[k][i] = value(field, k, i, defaults[k])
+            where = f"record {i}"
+            for k, field in enumerate(columns.of(record, where)):
+                out[k][i] = columns.value(k, field, defaults[k], where)
         return tuple(column.reshape(records.shape) for column in out)
 
     return single(kernel, len(types))

@@ -1,4 +1,4 @@
-"""Elementwise functions of string arrays, and parsing of numbers in strings."""
+"""Elementwise functions of string arrays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from headrace import flags
-from headrace.dtypes import FLOATING, DType
 from headrace.errors import ResourceExhaustedError
 
 
@@ -59,19 +58,3 @@ def each(f: Callable[[bytes], Any], x: np.ndarray, dtype: Any = object) -> np.nd
     out = np.empty(x.size, dtype)
     out[:] = [f(text) for text in x.ravel()]
     return out.reshape(x.shape)
-
-
-def number(text: bytes, t: DType) -> Any:
-    """Parses a number of dtype `t`; white space around it is allowed.
-
-    Raises `ValueError` if `text` is no number of the dtype.
-    """
-    if b"_" in text:  # Python's own
-        raise ValueError(text)
-    stripped = text.strip().decode("ascii")
-    try:
-        if t not in FLOATING:
-            return np.array(int(stripped), t.numpy)
-        return np.array(float.fromhex(stripped) if "x" in stripped.lower() else float(stripped), t.numpy)
-    except OverflowError as e:
-        raise ValueError(str(e)) from None

@@ -20,7 +20,8 @@ from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element
 from headrace.opkit.arrays import axis_in
 from headrace.opkit.batch_rules import of_whole_shape, shifting_axes
 from headrace.opkit.shape_rules import same_as
-from headrace.ops.strings.elements import Budget, each, number
+from headrace.opkit.csv import number
+from headrace.ops.strings.elements import Budget, each
 from headrace.shapes import Shape
 
 _COST = Facts(cost=flops_per_element(100))

@@ -35,9 +35,11 @@ class Pass:
 
     Attributes:
       deadline: the time of `time.monotonic` at which the present request fails; None: no deadline.
+      keeps_order: whether parallel functions return results in order, unless their dataset says.
     """
 
     def __init__(self) -> None:
+        self.keeps_order = True
         self.deadline: float | None = None
         self._look: Callable[[], None] | None = None
         self._asks = 0  # the thread of the present request
@@ -213,3 +215,29 @@ def as_dataset(value: object, what: str) -> Dataset:
     if not isinstance(value, Dataset):
         raise InvalidArgumentError(f"{what} takes a dataset (the result of a dataset op), got {value!r}")
     return value
+
+
+class WithOptions(Dataset):
+    """Dataset of the elements of another one, with options.
+
+    Args:
+      input: the other dataset.
+      options: the serialized options.
+      keeps_order: whether parallel functions return results in order; None: the options do not say.
+
+    Attributes:
+      options: the serialized options.
+    """
+
+    def __init__(self, input: Dataset, options: str, keeps_order: bool | None) -> None:
+        self.inputs = (input,)
+        self.options = options
+        self._keeps_order = keeps_order
+
+    def iterator(self, run: Pass) -> Iterator:
+        if self._keeps_order is not None:
+            run.keeps_order = self._keeps_order
+        return self.inputs[0].iterator(run)
+
+    def cardinality(self) -> int:
+        return self.inputs[0].cardinality()

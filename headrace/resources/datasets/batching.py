@@ -228,3 +228,53 @@ class _UnbatchIterator(Through):
         if element is not None:
             self._begin(element.element())
             self._at = saved.number("at", 0, self._rows)
+
+
+class Rebatch(Dataset):
+    """Dataset of the rows of batches, in batches of other sizes.
+
+    Args:
+      input: the dataset of batches.
+      sizes: the numbers of rows of the batches, in turn.
+      drop_remainder: whether a last batch of fewer rows is left out.
+      types: the dtypes of the components.
+    """
+
+    def __init__(self, input: Dataset, sizes: Sequence[int], drop_remainder: bool, types: Sequence[DType]) -> None:
+        self.inputs = (input,)
+        if not sizes or any(n < 1 for n in sizes):
+            raise InvalidArgumentError(f"Each size of a batch must be greater than zero, got {list(sizes)}")
+        self._sizes, self._drop, self._types = tuple(sizes), drop_remainder, tuple(types)
+
+    def iterator(self, run: Pass) -> Iterator:
+        rows = _UnbatchIterator(run, self.inputs[0].iterator(run), self._types)
+        return _RebatchIterator(run, rows, self._sizes, self._drop, self._types)
+
+
+class _RebatchIterator(Through):
+    __slots__ = ("_drop", "_number", "_sizes", "_types")
+
+    def __init__(self, run: Pass, rows: Iterator, sizes: tuple[int, ...], drop: bool, types: Sequence[DType]) -> None:
+        super().__init__(run, rows)
+        self._sizes, self._drop, self._types = sizes, drop, types
+        self._number = 0  # of the batch
+
+    def next(self) -> Element | None:
+        size = self._sizes[self._number % len(self._sizes)]
+        taken: list[Element] = []
+        while len(taken) < size:
+            found = self._input.next()
+            if found is None:
+                break
+            taken.append(found)
+        if not taken or (self._drop and len(taken) < size):
+            return None
+        self._number += 1
+        return tuple([_stacked(c, i, d) for i, (c, d) in enumerate(zip(zip(*taken), self._types))])
+
+    def save(self) -> State:
+        return {"number": self._number, **super().save()}
+
+    def restore(self, saved: Saved) -> None:
+        super().restore(saved)
+        self._number = saved.number("number")

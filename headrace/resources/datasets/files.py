@@ -18,27 +18,44 @@ class Pieces(Dataset):
     Args:
       names: the names of the files.
       open: opens a file.
+      element: the function from a piece to an element.
     """
 
-    def __init__(self, names: Sequence[bytes], open: Callable[[str], Source]) -> None:
+    def __init__(
+        self, names: Sequence[bytes], open: Callable[[str], Source], element: Callable[[bytes], Element] | None = None
+    ) -> None:
         self._names = [os.fsdecode(n) for n in names]
-        self._open = open
+        self._open, self._element = open, element or _text
 
     def iterator(self, run: Pass) -> Iterator:
-        return _PiecesIterator(run, self._names, self._open)
+        return _PiecesIterator(run, self._names, self._open, self._element)
+
+
+def _text(piece: bytes) -> Element:
+    return (np.array(piece, object),)
 
 
 class _PiecesIterator(Iterator):
-    __slots__ = ("_at", "_names", "_number", "_open", "_source")
+    __slots__ = ("_at", "_element", "_names", "_number", "_open", "_source")
 
-    def __init__(self, run: Pass, names: Sequence[str], open: Callable[[str], Source]) -> None:
+    def __init__(
+        self,
+        run: Pass,
+        names: Sequence[str],
+        open: Callable[[str], Source],
+        element: Callable[[bytes], Element],
+    ) -> None:
         super().__init__(run)
-        self._names, self._open = names, open
+        self._names, self._open, self._element = names, open, element
         self._number = 0  # of the file
         self._at = 0  # pieces of the file so far
         self._source: Source | None = None
 
     def next(self) -> Element | None:
+        piece = self._piece()
+        return None if piece is None else self._element(piece)
+
+    def _piece(self) -> bytes | None:
         while self._number < len(self._names):
             source = self._source
             if source is None:
@@ -46,7 +63,7 @@ class _PiecesIterator(Iterator):
             piece = source.next()
             if piece is not None:
                 self._at += 1
-                return (np.array(piece[1], object),)
+                return piece[1]
             source.close()
             self._source = None
             self._number += 1
@@ -59,5 +76,5 @@ class _PiecesIterator(Iterator):
     def restore(self, saved: Saved) -> None:
         self._number = saved.number("number", 0, len(self._names))
         for _ in range(saved.number("at")):
-            if self.next() is None:
+            if self._piece() is None:
                 break

@@ -22,7 +22,7 @@ class Map(Dataset):
       call: the function.
       parallel: the largest number of calls at the same time; 0: as many as there are cores.
       keeps_cardinality: whether a call that fails with OutOfRangeError is an error; else it ends the dataset.
-      keeps_order: whether the results have the order of the elements.
+      keeps_order: whether the results have the order of the elements; None: as the pass says.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Map(Dataset):
         call: Call,
         parallel: int = 1,
         keeps_cardinality: bool = True,
-        keeps_order: bool = True,
+        keeps_order: bool | None = None,
     ) -> None:
         self.inputs = (input,)
         self._call, self._parallel, self._is_strict = call, parallel, keeps_cardinality
@@ -41,7 +41,8 @@ class Map(Dataset):
         input = self.inputs[0].iterator(run)
         if self._parallel == 1:
             return _MapIterator(run, input, self._call, self._is_strict)
-        return _ParallelMapIterator(run, input, self._call, self._is_strict, self._parallel, self._keeps_order)
+        has_order = run.keeps_order if self._keeps_order is None else self._keeps_order
+        return _ParallelMapIterator(run, input, self._call, self._is_strict, self._parallel, has_order)
 
     def cardinality(self) -> int:
         n = self.inputs[0].cardinality()

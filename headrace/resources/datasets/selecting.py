@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from headrace import notices
-from headrace.errors import InvalidArgumentError, OpError
+from headrace.errors import FailedPreconditionError, InvalidArgumentError, OpError
 from headrace.resources.datasets.base import (
     INFINITE,
     UNKNOWN,
@@ -300,3 +300,56 @@ class _IgnoreErrorsIterator(Through):
                 self.run.check()
                 if self._log_warning:
                     notices.warn(f"an element was left out because of an error: {e}")
+
+
+class AssertCardinality(Dataset):
+    """Dataset of the elements of another one, whose number is asserted.
+
+    Args:
+      input: the other dataset.
+      expected: the number of elements, or `INFINITE`.
+    """
+
+    def __init__(self, input: Dataset, expected: int) -> None:
+        self.inputs = (input,)
+        self._expected = expected
+
+    def iterator(self, run: Pass) -> Iterator:
+        return _AssertingIterator(run, self.inputs[0].iterator(run), self._expected)
+
+    def cardinality(self) -> int:
+        return self._expected
+
+
+class _AssertingIterator(Through):
+    __slots__ = ("_expected", "_seen")
+
+    def __init__(self, run: Pass, input: Iterator, expected: int) -> None:
+        super().__init__(run, input)
+        self._expected = expected
+        self._seen = 0
+
+    def next(self) -> Element | None:
+        found = self._input.next()
+        if found is not None:
+            self._seen += 1
+        if self._seen > self._expected != INFINITE:
+            self._fail(f"at least {_counted(self._seen)}")
+        if found is None and self._seen != self._expected:
+            self._fail(f"{'only ' if self._expected != INFINITE else ''}{_counted(self._seen)}")
+        return found
+
+    def _fail(self, found: str) -> NoReturn:
+        expected = "an infinite number of elements" if self._expected == INFINITE else _counted(self._expected)
+        raise FailedPreconditionError(f"Input dataset was expected to contain {expected} but contained {found}.")
+
+    def save(self) -> State:
+        return {"seen": self._seen, **super().save()}
+
+    def restore(self, saved: Saved) -> None:
+        super().restore(saved)
+        self._seen = saved.number("seen")
+
+
+def _counted(n: int) -> str:
+    return f"{n} element{'s' * (n != 1)}"

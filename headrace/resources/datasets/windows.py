@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headrace.errors import InvalidArgumentError
 from headrace.resources.datasets.base import UNKNOWN, Call, Dataset, Element, Iterator, Pass, Through, ceil_div, scaled
 from headrace.resources.datasets.elements import Elements
+from headrace.resources.datasets.grouping import int64_scalar
 from headrace.resources.datasets.mapping import made_dataset
 from headrace.resources.datasets.state import Saved, State
-
-if TYPE_CHECKING:
-    from headrace.resources.values import Value
-
 
 class Window(Dataset):
     """Dataset of windows of another one, each a dataset for each component.
@@ -141,10 +136,10 @@ class _GroupIterator(Through):
             if element is None:
                 self._is_over = True
                 continue
-            key = self._scalar(self._key(element, self.run), "key_func")
+            key = int64_scalar(self._key(element, self.run), "key_func")
             size = self._sizes.get(key)
             if size is None:
-                size = self._scalar(self._size((_int64(key),), self.run), "window_size_func")
+                size = int64_scalar(self._size((_int64(key),), self.run), "window_size_func")
                 if size <= 0:
                     raise InvalidArgumentError("Window size must be greater than zero.")
                 self._sizes[key] = size
@@ -158,13 +153,6 @@ class _GroupIterator(Through):
         self._present = key, group
         made = made_dataset(self._reduce((_int64(key), Elements(group)), self.run))
         self._opened = made.iterator(self.run)
-
-    @staticmethod
-    def _scalar(results: Sequence[Value], what: str) -> int:
-        (found,) = results
-        if getattr(found, "shape", ()):
-            raise InvalidArgumentError(f"`{what}` must return a scalar int64.")
-        return int(found)
 
     def save(self) -> State:
         opened = self._opened

@@ -8,7 +8,9 @@ from headrace import public_names
 from headrace.api.data.dataset import AUTOTUNE as AUTOTUNE
 from headrace.api.data.dataset import INFINITE_CARDINALITY as INFINITE_CARDINALITY
 from headrace.api.data.dataset import UNKNOWN_CARDINALITY as UNKNOWN_CARDINALITY
+from headrace.api.data.iterators import NumpyIterator as NumpyIterator
 from headrace.api.data.options import Options as Options
+from headrace.api.data.options import ThreadingOptions as ThreadingOptions
 from headrace.api.data.structure import DatasetSpec as DatasetSpec
 from headrace.v1.data import experimental as experimental
 from headrace.v1.data.datasets import Dataset as Dataset
@@ -62,8 +64,9 @@ def get_output_classes(dataset_or_iterator: Any) -> Any:
 # fmt: off
 __all__ = [
     "AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset", "DatasetSpec", "FixedLengthRecordDataset",
-    "Iterator", "Options", "TFRecordDataset", "TextLineDataset", "experimental", "get_output_classes",
-    "get_output_shapes", "get_output_types", "make_initializable_iterator", "make_one_shot_iterator",
+    "Iterator", "NumpyIterator", "Options", "TFRecordDataset", "TextLineDataset", "ThreadingOptions", "experimental",
+    "get_output_classes", "get_output_shapes", "get_output_types", "make_initializable_iterator",
+    "make_one_shot_iterator",
 ]
 # fmt: on
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from headrace.api import data, scopes
 from headrace.api.data import structure
 from headrace.api.data.iterators import OwnedIterator
+from headrace.api.sparse_tensor import SparseTensor, SparseTensorValue
+from headrace.dtypes import int64
 from headrace.ir import walk
 from headrace.ir.attr_values import Func
 from headrace.ir.edit.copying import copy_into
@@ -70,7 +75,45 @@ class Dataset(data.Dataset):
             return OwnedIterator(self)
         b = scopes.builder(self.variant_tensor)
         attrs = {"dataset_factory": _factory(self.variant_tensor), **structure.attributes(self.element_spec)}
-        return Iterator(b.make("OneShotIterator", (), attrs), None, self.element_spec, Dataset)
+        return Iterator._of(b.make("OneShotIterator", (), attrs), None, self.element_spec, Dataset)
+
+
+    @classmethod
+    def from_sparse_tensor_slices(cls, sparse_tensor: Any) -> Any:
+        """Returns a dataset of the rows of a sparse tensor.
+
+        Args:
+          sparse_tensor: the sparse tensor, of rank 1 or more.
+
+        Raises:
+          TypeError: it is none.
+        """
+        if not isinstance(sparse_tensor, (SparseTensor, SparseTensorValue)):
+            raise TypeError(f"`sparse_tensor` must be a `tf.sparse.SparseTensor`, got {sparse_tensor!r}")
+        return cls.from_tensor_slices(sparse_tensor)
+
+    @in_default_graph
+    def ragged_batch(
+        self, batch_size: Any, drop_remainder: bool = False, row_splits_dtype: Any = int64, name: str | None = None
+    ) -> Any:
+        """Returns a dataset of consecutive elements; tensors of variable shape become ragged tensors.
+
+        Args:
+          batch_size: the number of elements in a batch.
+          drop_remainder: whether a last batch of fewer elements is left out.
+          row_splits_dtype: int32 or int64.
+          name: accepted, without an effect.
+
+        Example:
+          >>> import headrace.v1 as tf
+          >>> with tf.Graph().as_default(), tf.Session() as sess:
+          ...     rows = tf.data.Dataset.range(3).map(lambda n: tf.fill([n], n)).ragged_batch(3)
+          ...     sess.run(rows.make_one_shot_iterator().get_next()).to_list()
+          [[], [1], [2, 2]]
+        """
+        from headrace.v1.ragged.spec import as_rows  # which not every pipeline needs
+
+        return as_rows(self, row_splits_dtype).batch(batch_size, drop_remainder)
 
 
 def _factory(variant: Any) -> Func:
@@ -100,21 +143,36 @@ def _factory(variant: Any) -> Func:
 
 
 def _in_default_graph(cls: type[data.Dataset], *names: str) -> None:
-    """Wraps methods, so that they run in the default graph."""
+    """Wraps methods, so that they run in the default graph and take TensorFlow's argument `name`."""
     for name in names:
         found: Any = getattr(data.Dataset, name)
-        if hasattr(found, "__func__"):
-            setattr(cls, name, classmethod(in_default_graph(found.__func__)))
-        else:
-            setattr(cls, name, in_default_graph(found))
+        is_method = hasattr(found, "__func__")
+        made = in_default_graph(_named(found.__func__ if is_method else found))
+        setattr(cls, name, classmethod(made) if is_method else made)
+
+
+def _named(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a method with a last argument `name`, which has no effect: TensorFlow keeps it for its statistics."""
+    signature = inspect.signature(method)
+    if "name" in signature.parameters:
+        return method
+
+    @functools.wraps(method)
+    def call(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    last = inspect.Parameter("name", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
+    call.__signature__ = signature.replace(parameters=[*signature.parameters.values(), last])  # type: ignore[attr-defined]
+    return call
 
 
 _in_default_graph(
     Dataset,
-    *("batch bucket_by_sequence_length cache cardinality choose_from_datasets concatenate enumerate filter").split(),
-    *("flat_map from_generator from_tensor_slices from_tensors get_single_element group_by_window").split(),
-    *("ignore_errors interleave list_files map padded_batch prefetch random range reduce repeat").split(),
-    *("sample_from_datasets scan shard shuffle skip take take_while unbatch unique window zip").split(),
+    *("assert_cardinality batch bucket_by_sequence_length cache cardinality choose_from_datasets concatenate").split(),
+    *("counter enumerate filter flat_map from_generator from_list from_tensor_slices from_tensors").split(),
+    *("get_single_element group_by_reducer group_by_window ignore_errors interleave list_files load map").split(),
+    *("padded_batch prefetch random range rebatch reduce rejection_resample repeat sample_from_datasets save").split(),
+    *("scan shard shuffle skip snapshot sparse_batch take take_while unbatch unique window with_options zip").split(),
 )
 
 
@@ -152,3 +210,21 @@ class FixedLengthRecordDataset(Dataset, data.FixedLengthRecordDataset):
     """
 
     __init__ = in_default_graph(data.FixedLengthRecordDataset.__init__)
+
+
+class CsvDataset(Dataset, data.CsvDataset):
+    """Dataset of the columns of comma-separated records. See `headrace.data.CsvDataset`.
+
+    Source: TensorFlow 1's `tf.data.experimental.CsvDataset`.
+    """
+
+    __init__ = in_default_graph(data.CsvDataset.__init__)
+
+
+class SqlDataset(Dataset, data.SqlDataset):
+    """Dataset of the rows of a query of a database file. See `headrace.data.SqlDataset`.
+
+    Source: TensorFlow 1's `tf.data.experimental.SqlDataset`.
+    """
+
+    __init__ = in_default_graph(data.SqlDataset.__init__)

@@ -7,7 +7,7 @@ from typing import Any
 from headrace import dtypes, nest, shapes
 from headrace.api import data
 from headrace.api.data import structure
-from headrace.api.data.structure import DatasetSpec
+from headrace.api.data.structure import VariantSpec
 from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec
 from headrace.api.tensor_spec import TensorSpec
 from headrace.ir.tensor_type import Tensor
@@ -23,8 +23,8 @@ def converted(spec: Any, kind: str) -> Any:
     """
 
     def leaf(s: Any) -> Any:
-        if isinstance(s, DatasetSpec):
-            return data.Dataset if kind == "classes" else s
+        if isinstance(s, VariantSpec) and (kind == "classes" or s.dtype is dtypes.variant):
+            return s
         if kind == "types":
             return s.dtype
         if kind == "shapes":
@@ -42,8 +42,9 @@ def spec_of(types: Any, known: Any = None, classes: Any = None) -> Any:
       known: the structure of the shapes; None: any.
       classes: the structure of the classes; None: tensors.
     """
-    if isinstance(types, DatasetSpec):
-        return types
+    for given in (classes, types):
+        if isinstance(given, VariantSpec):
+            return given
     if isinstance(types, dict):
         shape, kind = known or {}, classes or {}
         return {k: spec_of(v, shape.get(k), kind.get(k)) for k, v in types.items()}

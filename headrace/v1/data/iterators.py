@@ -12,6 +12,11 @@ from headrace.v1.graph import in_default_graph
 class Iterator(data.Iterator):
     """Iterator whose position belongs to the session. See `headrace.data.Iterator`.
 
+    Args:
+      iterator_resource: the handle.
+      initializer: the operation that starts a pass, or None.
+      output_types, output_shapes, output_classes: the structures of the dtypes, shapes and classes of an element.
+
     Source: TensorFlow 1's `tf.data.Iterator`.
 
     Example:
@@ -25,9 +30,26 @@ class Iterator(data.Iterator):
       (None, np.int64(10), None, np.int64(0))
     """
 
+    def __init__(
+        self, iterator_resource: Any, initializer: Any, output_types: Any, output_shapes: Any, output_classes: Any
+    ) -> None:
+        if output_types is None or output_shapes is None or output_classes is None:
+            raise ValueError(
+                "All of `output_types`, `output_shapes`, and `output_classes` must be specified to create an iterator."
+            )
+        spec = spec_of(output_types, output_shapes, output_classes)
+        super().__init__(iterator_resource, initializer, spec, data.Dataset)
+
+    @classmethod
+    def _of(cls, resource: Any, initializer: Any, element_spec: Any, door: Any) -> Iterator:
+        """Returns the iterator of a resource, for elements of a description."""
+        made = cls.__new__(cls)
+        data.Iterator.__init__(made, resource, initializer, element_spec, door)
+        return made
+
     @classmethod
     def _from(cls, made: data.Iterator) -> Iterator:
-        return cls(made._resource, None, made.element_spec, data.Dataset)
+        return cls._of(made._resource, None, made.element_spec, data.Dataset)
 
     @classmethod
     @in_default_graph
@@ -65,6 +87,7 @@ class Iterator(data.Iterator):
 
     make_initializer = in_default_graph(data.Iterator.make_initializer)
     get_next = in_default_graph(data.Iterator.get_next)
+    get_next_as_optional = in_default_graph(data.Iterator.get_next_as_optional)
 
     @in_default_graph
     def string_handle(self, name: str | None = None) -> Any:

@@ -420,6 +420,22 @@ class RaggedTensor(nest.Composite):
         out = gather_ranges(out.values, low, math_ops.maximum(low, high))
         return out.with_values(out.values[(slice(None), *inner)]) if inner else out
 
+    def _component(self, b: Any) -> tuple[Any, Any]:
+        """Returns the component of a dataset's element, and its description."""
+        from headrace.v1.ragged import spec  # which imports this module
+
+        made = spec.to_variant(self.flat_values, self.nested_row_splits, False)
+        return made, spec.RaggedTensorSpec.from_value(self)
+
+    def _rows(self, b: Any) -> tuple[Any, Any]:
+        """Returns the components of the rows, and their description."""
+        from headrace.v1.ragged import spec
+
+        made = spec.to_variant(self.flat_values, self.nested_row_splits, True)
+        whole = spec.RaggedTensorSpec.from_value(self)
+        shape = None if whole.shape is None else whole.shape[1:]
+        return made, spec.RaggedTensorSpec(shape, whole.dtype, whole.ragged_rank - 1, whole.row_splits_dtype)
+
     def _flatten(self) -> list[Any]:
         return [self.flat_values, *self.nested_row_splits]
 
