@@ -35,6 +35,7 @@ from headrace.ir.function import nested_operations
 from headrace.ir.kernel import CPU
 from headrace.ir.notes import CountedResidual, ResidualPush
 from headrace.ir.text.dumps import Dumps
+from headrace.late_reads import read_late
 from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.collectives import expand_collectives, expand_named_collectives, is_collective
 from headrace.optimize.base import Options, PassContext
@@ -154,6 +155,7 @@ def compiled_function(request: Request, stages: Stages, step: StepGraph, device:
 def pruned(request: Request, environment: Environment) -> StepGraph:
     """Copies the subgraph of a step."""
     step = prune(request.feeds, request.fetches, request.targets)
+    read_late(step, request.is_partial)
     if request.addition is not None:
         step = request.addition.added(recovered(step)[0])
     check_expansion(step.graph.operations)

@@ -1,16 +1,19 @@
-"""TensorFlow 1's reference variables in imported graphs.
+"""TensorFlow 1's reference variables.
 
-A headrace program creates resource variables only. A graph written by TensorFlow 1 contains operations (`VariableV2`)
-whose output is the variable itself, a *reference*. An operation that takes the reference as a value reads it when it
-runs.
+A reference variable is an operation (`VariableV2`) whose output is the variable itself, a *reference*. An operation that
+takes the reference as a value reads it when it runs. `hr.Variable` never is one: they come from graphs written by
+TensorFlow 1, and from programs of `headrace.v1` that turn resource variables off.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from headrace import dtypes
+from headrace.api.initial_value import guarded
 from headrace.api.variable import Variable
+from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 from headrace.shapes import Shape
 
@@ -20,23 +23,46 @@ _TYPES = ("Variable", "VariableV2")
 class ReferenceVariable(Variable):
     """Variable whose handle is a reference to its value; see `Variable`.
 
-    `import_meta_graph` creates them. The result of a change is the reference. In an `hr.Graph` changes of the variable
-    keep their order, like those of others. A read waits for changes only by control dependencies, as in TensorFlow 1.
+    The result of a change is the reference. In an `hr.Graph` changes of the variable keep their order, like those of
+    others. A read waits for changes only by control dependencies, as in TensorFlow 1. The dtype is a reference dtype
+    (`float32_ref`).
 
     Source: TensorFlow 1's `tf.Variable(..., use_resource=False)`.
     """
 
     @classmethod
     def _held(cls, handle: Tensor) -> tuple[dtypes.DType, Shape] | None:
-        return (handle.dtype.base, handle.shape) if handle.dtype.is_ref and handle.op.type in _TYPES else None
+        return (handle.dtype, handle.shape) if handle.dtype.is_ref and handle.op.type in _TYPES else None
+
+    @staticmethod
+    def _initial_scope(initial_value: Any) -> str:
+        return "/Initializer/" if callable(initial_value) else "/"
+
+    def _make_operations(self, b: Builder, value: Tensor, container: str) -> None:
+        attrs = {"dtype": value.dtype.base, "shape": self._shape, "container": container}
+        self.handle = b.make("VariableV2", (), attrs, self._name + "/")
+        self.dtype = self.handle.dtype
+        self._first = guarded(value, b)
+        near = dataclasses.replace(b, colocate=(), device=self.handle.device)
+        attrs = {"validate_shape": self._validates}
+        self._initializer = near.make("Assign", (self.handle, self._first), attrs, "Assign").op
+        self._element = near.make("Identity", (self.handle,), {}, "read")
+
+    def _ref(self) -> Tensor:
+        """Returns the reference."""
+        handle: Tensor = self.handle
+        return handle
 
     def value(self) -> Any:
-        """Returns the value, which the imported graph reads once a step, at any time."""
-        return self._element
+        """Returns the value, which a step reads once, before the operations that take it."""
+        return self.as_tensor(self._builder())
 
     def as_tensor(self, b: Any) -> Any:
-        """Returns the tensor that represents the variable in other operations; see `value`."""
-        return self._element
+        """Returns the tensor that represents the variable in other operations; see `value`.
+
+        In a branch or a loop's body this is a new read, which sees the changes that were made before it.
+        """
+        return self._element if b.graph is self.graph else b.make("Identity", (self.handle,), {}, None)
 
     def read_value(self) -> Any:
         """Returns a tensor with the value, read by a new operation that can wait."""
@@ -74,5 +100,5 @@ class ReferenceVariable(Variable):
 
     def _changing(self, type: str, values: tuple[Any, ...], name: str | None, read_value: bool) -> Any:
         b = self._builder(*values)
-        made = b.make(type, (self.handle, *values[:-1], b.tensor(values[-1], self.dtype)), {}, name)
+        made = b.make(type, (self.handle, *values[:-1], b.tensor(values[-1], self.dtype.base)), {}, name)
         return made if read_value else made.op

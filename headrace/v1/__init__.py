@@ -617,16 +617,21 @@ NoGradient = no_gradient = NotDifferentiable
 
 
 def disable_v2_behavior() -> None:
-    """Does nothing: there is no TensorFlow 2 behaviour here.
+    """Makes reference variables the default, as TensorFlow 1 does; see `disable_resource_variables`.
 
     Source: TensorFlow's `tf.disable_v2_behavior`.
     """
+    disable_resource_variables()
 
 
 executing_eagerly_outside_functions = executing_eagerly
 
 
-enable_control_flow_v2 = disable_v2_behavior  # without effect: the graph has it, and results have TensorFlow 1's names
+def enable_control_flow_v2() -> None:
+    """Does nothing: the graph has it, and results have TensorFlow 1's names.
+
+    Source: TensorFlow's `tf.enable_control_flow_v2`.
+    """
 
 
 def control_flow_v2_enabled() -> Any:
@@ -634,8 +639,7 @@ def control_flow_v2_enabled() -> Any:
     return False
 
 
-disable_control_flow_v2 = disable_v2_behavior
-disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
+disable_control_flow_v2 = disable_v2_tensorshape = disable_tensor_equality = enable_control_flow_v2
 
 # Imported on first use: modules that few programs use, and the messages of the wire format, which take long to load.
 _LATER = {
