@@ -92,8 +92,6 @@ class _LateReads:
     def _written(self, op: Operation, keys: dict[object, Operation]) -> Iterable[Operation]:
         """Returns the variables that `op` changes."""
         if op.opdef.structured:
-            if not any(t.dtype.is_ref for t in op.inputs):
-                return ()
             found = [key for key, writes in effects(op).items() if writes]
             return set(keys.values()) if ANY in found or EVERYTHING in found else [keys[k] for k in found if k in keys]
         if not op.opdef.facts.writes:

@@ -62,19 +62,41 @@ class ReferenceVariable(Variable):
 
         In a branch or a loop's body this is a new read, which sees the changes that were made before it.
         """
-        return self._element if b.graph is self.graph else b.make("Identity", (self.handle,), {}, None)
+        return self._element if b.graph is self.graph else b.make("Identity", (self._reference(b),), {}, None)
+
+    def _reference(self, b: Any) -> Tensor:
+        """Returns the reference in the graph of `b`.
+
+        No graph captures a reference. A branch or a loop's body has an operation of its own for the variable, with the
+        same name in the session.
+        """
+        handle: Tensor = self.handle
+        graph = b.graph
+        if graph is self.graph:
+            return handle
+        self._check_place(b)
+        name = handle.op.attrs["shared_name"] or handle.op.name
+        for op in graph.operations:
+            if op.type == handle.op.type and op.attrs["shared_name"] == name and op.name.startswith(handle.op.name):
+                made: Tensor = op.outputs[0]
+                return made
+        attrs = {**handle.op.attrs, "shared_name": name}
+        return graph.copy_op(handle.op, (), (), graph.unique_name(handle.op.name), attrs).outputs[0]
 
     def read_value(self) -> Any:
         """Returns a tensor with the value, read by a new operation that can wait."""
-        return self._builder().within("Read").Identity(self.handle)
+        b = self._builder()
+        return b.within("Read").Identity(self._reference(b))
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
         """Returns the rows of the value at `indices`."""
-        return self._builder(indices).make("Gather", (self.handle, indices), {}, name)
+        b = self._builder(indices)
+        return b.make("Gather", (self._reference(b), indices), {}, name)
 
     def is_initialized(self, name: str | None = None) -> Any:
         """Returns whether the variable has a value, as a bool scalar."""
-        return self._builder().make("IsVariableInitialized", (self.handle,), {}, name)
+        b = self._builder()
+        return b.make("IsVariableInitialized", (self._reference(b),), {}, name)
 
     def assign(
         self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
@@ -88,7 +110,8 @@ class ReferenceVariable(Variable):
         Raises (when it runs):
           OutOfRangeError: the value has reached `limit`.
         """
-        return self._builder().make("CountUpTo", (self.handle,), {"limit": limit})
+        b = self._builder()
+        return b.make("CountUpTo", (self._reference(b),), {"limit": limit})
 
     def _update(self, type: str, delta: Any, name: str | None, read_value: bool) -> Any:
         return self._changing(type.removesuffix("VariableOp"), (delta,), name, read_value)
@@ -100,5 +123,5 @@ class ReferenceVariable(Variable):
 
     def _changing(self, type: str, values: tuple[Any, ...], name: str | None, read_value: bool) -> Any:
         b = self._builder(*values)
-        made = b.make(type, (self.handle, *values[:-1], b.tensor(values[-1], self.dtype.base)), {}, name)
+        made = b.make(type, (self._reference(b), *values[:-1], b.tensor(values[-1], self.dtype.base)), {}, name)
         return made if read_value else made.op

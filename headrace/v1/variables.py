@@ -396,7 +396,7 @@ def assign(
     """Assigns a value to a variable.
 
     Args:
-      ref: the variable, or in an imported graph a reference to a variable.
+      ref: the variable, or a reference to a variable, such as the result of an assignment.
       value: the value, of the variable's dtype and shape.
       validate_shape: for a reference: whether the shape must fit. Without effect for other variables: those created
         with `validate_shape=False` accept values of any shape.
@@ -408,6 +408,8 @@ def assign(
 
     Source: TensorFlow's `tf.assign`.
     """
+    if validate_shape is False and isinstance(ref, ReferenceVariable):
+        ref = ref.handle
     if _is_reference(ref):
         attrs = {"validate_shape": validate_shape is not False}
         return scopes.builder(ref).make("Assign", (ref, value), attrs, name)
