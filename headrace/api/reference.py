@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace import dtypes
 from headrace.api.initial_value import guarded
-from headrace.api.variable import Variable
+from headrace.api.variable import Variable, root_of
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 from headrace.shapes import Shape
@@ -62,7 +62,9 @@ class ReferenceVariable(Variable):
 
         In a branch or a loop's body this is a new read, which sees the changes that were made before it.
         """
-        return self._element if b.graph is self.graph else b.make("Identity", (self._reference(b),), {}, None)
+        if b.graph is self.graph or root_of(b.graph) is not self.graph:
+            return self._element
+        return b.make("Identity", (self._reference(b),), {}, None)
 
     def _reference(self, b: Any) -> Tensor:
         """Returns the reference in the graph of `b`.
@@ -72,7 +74,7 @@ class ReferenceVariable(Variable):
         """
         handle: Tensor = self.handle
         graph = b.graph
-        if graph is self.graph:
+        if graph is self.graph or root_of(graph) is not self.graph:
             return handle
         self._check_place(b)
         name = handle.op.attrs["shared_name"] or handle.op.name

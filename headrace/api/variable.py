@@ -112,7 +112,7 @@ class Variable(TensorOperations):
 
     def _make(self, b: Builder, initial_value: Any, name: str, dtype: dtypes.DType | None, shape: Any) -> None:
         """Creates the handle and the other operations of TensorFlow 1, in the outermost graph."""
-        root = _root(b.graph)
+        root = root_of(b.graph)
         full = name[:-1] if name[-1] == "/" else root.unique_name(b.scope + name)
         # no control inputs and no order: a run of the initializer must run nothing else
         b = dataclasses.replace(b, graph=root, scope=full + "/", control_inputs=(), is_ordered=False)
@@ -596,11 +596,11 @@ def variables_initializer(var_list: Iterable[Variable] | None = None, name: str 
     """
     if var_list is None:
         graph = scopes.current_graph()
-        var_list = [] if graph is None else getattr(_root(graph), "variables", [])
+        var_list = [] if graph is None else getattr(root_of(graph), "variables", [])
     return grouping.group(*(v.initializer for v in var_list if v.graph is not None), name=name)
 
 
-def _root(graph: Graph) -> Graph:
+def root_of(graph: Graph) -> Graph:
     """Returns the graph around all conditionals, loops and functions."""
     while graph.outer is not None:
         graph = graph.outer
@@ -615,7 +615,7 @@ def _initial(b: Builder, initial_value: Any, dtype: dtypes.DType | None, name: s
         if (
             isinstance(initial_value, Tensor)
             and initial_value.graph is not b.graph
-            and _root(initial_value.graph) is b.graph
+            and root_of(initial_value.graph) is b.graph
         ):
             where = f" (made at {initial_value.op.source})" if initial_value.op.source is not None else ""
             raise GraphError(

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headrace import dtypes, shapes
+from headrace import shapes
 from headrace.ir import walk
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned
 from headrace.ir.graph import FuncGraph
 from headrace.ir.opdef import op_registry
+from headrace.resources.variable import BY_REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from headrace.ir.graph import Graph, Operation, Tensor
-    from headrace.shapes import Shape
 
 _VARIABLES: Final = ("VariableV2", "Variable")
 _COUNTERPARTS: Final = {
@@ -73,11 +73,6 @@ def _counterpart(op: Operation) -> str:
     return type if type in op_registry else ""
 
 
-def _declared(op: Operation) -> Shape:
-    shape: Shape = op.attrs["shape"]
-    return (shape or None) if op.type == "Variable" else shape  # the shape () may mean "unknown"
-
-
 class _References:
     """Reference variables of one graph."""
 
@@ -117,8 +112,9 @@ class _References:
             if op.type in _VARIABLES:
                 origin[op.outputs[0]] = op
                 users[op] = []
-                shape = op.attrs["shape"]
-                if op.control_inputs or (shape is not None and not shapes.is_full(shape)):
+                # of an unknown shape, and () of the older op may mean that, a reference takes no other value than a scalar
+                is_known = shapes.is_full(op.attrs["shape"]) and (op.type != "Variable" or op.attrs["shape"] != ())
+                if op.control_inputs or not is_known:
                     bad.add(op)
                 continue
             wants = op.opdef.input_dtypes(op.attrs)
@@ -127,7 +123,8 @@ class _References:
             mine = {origin[t] for t in taken if t in origin}
             for v in mine:
                 users[v].append(op)
-            if op.opdef.structured or op.opdef.primitive:
+            is_named = op.type == "_Retval" and op.inputs[0].op in users  # an error names the variable
+            if op.opdef.structured or op.opdef.primitive or is_named:
                 bad |= {origin[t] for t in refs}
             elif taken:
                 if not _counterpart(op) or len(mine) != len({t for t in taken}) or self._changes_shape(op):
@@ -158,7 +155,8 @@ class _References:
         """Adds the operation in place of a variable, or of an operation that takes references."""
         if op.type in _VARIABLES:
             attrs = {k: op.attrs[k] for k in ("container", "dtype")}
-            attrs |= {"shared_name": op.attrs["shared_name"] or op.name, "shape": _declared(op)}
+            attrs |= {"shared_name": op.attrs["shared_name"] or op.name, "shape": op.attrs["shape"]}
+            attrs["debug_name"] = BY_REFERENCE
             new = self._add("VarHandleOp", op, [], attrs, [])
             self.held[op.outputs[0]] = new.outputs[0], ()
             return new

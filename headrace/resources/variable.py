@@ -7,7 +7,7 @@ and a value that was read never changes.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace import forking, shapes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.resources.values import Value
     from headrace.shapes import Shape
 
+BY_REFERENCE: Final = "a reference variable"  # the debug_name of a VarHandleOp in place of a reference variable
+
 
 class Variable:
     """Variable behind VariableV2, VarHandleOp and the ops on them. Thread safe.
@@ -31,12 +33,14 @@ class Variable:
       name: The name, for messages.
       dtype: The base dtype of its value.
       shape: Its declared static shape.
+      by_reference: Whether the graph has it as a reference variable. TensorFlow's errors differ.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_value", "dtype", "name", "shape")
+    __slots__ = ("__weakref__", "_lock", "_value", "by_reference", "dtype", "name", "shape")
 
     def __init__(self, name: str, dtype: DType, shape: Shape = None) -> None:
         self.name = name
+        self.by_reference = False
         self.dtype = dtype.base
         self.shape = shape
         self._lock = threading.Lock()
@@ -259,8 +263,13 @@ def initialized_variable(step: Owners, handle: Any, dtype: DType | None = None) 
 
 
 def check_initialized(variable: Variable, handle: Any) -> None:
-    """Raises `NotFoundError` unless the variable of a handle is initialized."""
+    """Raises `NotFoundError` unless the variable of a handle is initialized.
+
+    For a reference variable this is a `FailedPreconditionError`.
+    """
     if not variable.is_initialized:
+        if variable.by_reference:
+            variable.read()
         raise NotFoundError(
             f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
             "run its initializer in this session first: session.run(v.initializer), where v is the variable"

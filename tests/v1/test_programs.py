@@ -23,7 +23,10 @@ def test_prints_what_tensorflow_does(
     program.write_text(source(name, "import headrace.v1 as tf"), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", [str(program)])
     tf.reset_default_graph()
-    runpy.run_path(str(program), run_name="__main__")
+    try:
+        runpy.run_path(str(program), run_name="__main__")
+    finally:
+        tf.enable_resource_variables()
     out, err = capfd.readouterr()
     assert printed(out, err) == expected(name)
     tf.reset_default_graph()
