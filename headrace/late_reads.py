@@ -14,8 +14,8 @@ waits for. Other consumers keep the common read, so a step without such a consum
 that runs at the end of the step.
 
 Where no edge orders a consumer and a change, TensorFlow's result depends on the time; here the read comes first.
-Of operations that share their input's buffer, the pass follows Identity and its kin (`Facts.forwards`), Reshape, Squeeze,
-ExpandDims, and Enter. Source: TensorFlow's executor (`PrepareInputs`), `AssignOp`, `IdentityOp`.
+Of the operations that share the buffer of an input, the pass follows those that forward it (`Facts.forwards`), Reshape,
+Squeeze, ExpandDims and Enter. Source: TensorFlow's executor (`PrepareInputs`), `AssignOp`, `IdentityOp`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class _Alias:
 
 
 class _LateReads:
-    """Search of one step. A set of changes is an int with a bit for each operation that changes a variable."""
+    """Search of one step.
+
+    A set of changes is an int with a bit for each operation that changes a variable.
+    """
 
     def __init__(self, step: StepGraph, variables: Sequence[Operation]) -> None:
         self.step = step
@@ -175,7 +178,7 @@ class _LateReads:
         if not missed:
             return
         waits = [op for op in ends if missed & (before[op] | self.writers.get(op, 0))]
-        read = self._read(alias, waits, t) if alias.chain else self._identity(t, waits)
+        read = self._read(alias, waits) if alias.chain else self._identity(t, waits)
         if read is not None:
             self.editor.set_input(retval, 0, read)
 
@@ -187,8 +190,8 @@ class _LateReads:
         op.device = ref.op.device
         return op.outputs[0]
 
-    def _read(self, alias: _Alias, waits: Iterable[Operation], fetched: Tensor | None = None) -> Tensor | None:
-        """Returns a copy of the operations of an alias that runs after `waits`; None if there can be none."""
+    def _read(self, alias: _Alias, waits: Iterable[Operation]) -> Tensor | None:
+        """Returns a copy of an alias that runs after `waits`; None if there can be none."""
         first, *rest = alias.chain
         ref = first.inputs[first.opdef.facts.forwards or 0]
         while rest and rest[0].opdef.primitive == "Enter":

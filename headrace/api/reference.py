@@ -1,8 +1,8 @@
 """TensorFlow 1's reference variables.
 
-A reference variable is an operation (`VariableV2`) whose output is the variable itself, a *reference*. An operation that
-takes the reference as a value reads it when it runs. `hr.Variable` never is one: they come from graphs written by
-TensorFlow 1, and from programs of `headrace.v1` that turn resource variables off.
+A reference variable is an operation (`VariableV2`) whose output is the variable itself, a *reference*. An operation
+that takes the reference as a value reads it when it runs. Graphs written by TensorFlow 1 have them, and so do programs
+of `headrace.v1` that disable resource variables. `hr.Variable` always creates a resource variable.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ReferenceVariable(Variable):
         self.dtype = self.handle.dtype
         self._first = guarded(value, b)
         near = dataclasses.replace(b, colocate=(), device=self.handle.device)
-        attrs = {"validate_shape": self._validates}
-        self._initializer = near.make("Assign", (self.handle, self._first), attrs, "Assign").op
+        assigned = near.make("Assign", (self.handle, self._first), {"validate_shape": self._validates}, "Assign")
+        self._initializer = assigned.op
         self._element = near.make("Identity", (self.handle,), {}, "read")
 
     def _ref(self) -> Tensor:

@@ -140,8 +140,8 @@ class Variable(TensorOperations):
         self.handle = b.make("VarHandleOp", (), attrs, name + "/")
         self._is_initialized = b.VarIsInitializedOp(self.handle, name="IsInitialized/VarIsInitializedOp")
         self._first = guarded(value, b)
-        attrs = {"dtype": dtype, "validate_shape": False}
-        self._initializer: Operation = b.make("AssignVariableOp", (self.handle, self._first), attrs, "Assign")
+        inputs, more = (self.handle, self._first), {"dtype": dtype, "validate_shape": False}
+        self._initializer: Operation = b.make("AssignVariableOp", inputs, more, "Assign")
         self._element: Tensor = b.ReadVariableOp(self.handle, dtype=dtype, name="Read/ReadVariableOp")
 
     @classmethod

@@ -1,7 +1,7 @@
 """Replacement of reference variables by resource variables, in the graph of a step.
 
-The optimizer and the compiler know resource variables best: a read is an operation, and so is each change. A reference
-hides both in the edges. Where all uses of a variable are known, its operations become those on a handle:
+The optimizer and the compiler know resource variables best: a read is an operation, and so is each change. References
+hide the reads in the edges. Where all uses of a variable are known, its operations become those on a handle:
 
     v = VariableV2()                      v = VarHandleOp()
     x = Identity(v)                       x = ReadVariableOp(v)
@@ -9,8 +9,8 @@ hides both in the edges. Where all uses of a variable are known, its operations 
     z = Add(w, 1)                         z = Add(ReadVariableOp(v), 1)           the read waits for w
 
 Both kinds of operations find the same variable of the session, by its name. An operation that takes a reference as a
-value reads it when it runs, so its read waits for its other inputs, too. A variable keeps its references if an operation
-without counterpart uses one (RefSwitch, RefSelect), or if an assignment may change its shape.
+value reads it when it runs, so its read waits for its other inputs, too. A variable keeps its references if an
+operation without counterpart uses one (RefSwitch, RefSelect), or if an assignment may change its shape.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def has_references(graph: Graph) -> bool:
 
 
 def _counterpart(op: Operation) -> str:
-    """Type of the operation on handles that does what `op` does with references; "" if there is none."""
+    """Type of the operation on handles that is the counterpart of `op`; "" for none."""
     type = _COUNTERPARTS.get(op.type, f"Resource{op.type}")
     return type if type in op_registry else ""
 
@@ -112,7 +112,7 @@ class _References:
             if op.type in _VARIABLES:
                 origin[op.outputs[0]] = op
                 users[op] = []
-                # of an unknown shape, and () of the older op may mean that, a reference takes no other value than a scalar
+                # a reference of unknown shape takes a scalar first; the shape () of the older op may be unknown
                 is_known = shapes.is_full(op.attrs["shape"]) and (op.type != "Variable" or op.attrs["shape"] != ())
                 if op.control_inputs or not is_known:
                     bad.add(op)
@@ -127,10 +127,10 @@ class _References:
             if op.opdef.structured or op.opdef.primitive or is_named:
                 bad |= {origin[t] for t in refs}
             elif taken:
-                if not _counterpart(op) or len(mine) != len({t for t in taken}) or self._changes_shape(op):
+                if not _counterpart(op) or len(mine) != len(set(taken)) or self._changes_shape(op):
                     bad |= mine
                 elif len(op.outputs) == 1 and op.outputs[0].dtype.is_ref:
-                    origin[op.outputs[0]] = origin[taken[0]] if taken[0] in origin else op
+                    origin[op.outputs[0]] = origin[taken[0]]
         if isinstance(self.graph, FuncGraph):
             bad |= {origin[t] for t in self.graph.results if t in origin}
         todo = list(bad)
@@ -207,7 +207,7 @@ class _References:
         return read.outputs[0]
 
     def _read_inputs(self, op: Operation) -> None:
-        """Makes the references and the waiting of an operation that stays those of the new operations."""
+        """Gives an operation that stays the new operations as inputs and control inputs."""
         waits = self._waits(op)
         if op.type == "Identity" and op.inputs[0] in self.held:
             handle, after = self.held[op.inputs[0]]

@@ -27,6 +27,7 @@ def test_prints_what_tensorflow_does(
         runpy.run_path(str(program), run_name="__main__")
     finally:
         tf.enable_resource_variables()
+        tf.enable_control_flow_v2()
     out, err = capfd.readouterr()
     assert printed(out, err) == expected(name)
     tf.reset_default_graph()
