@@ -35,7 +35,6 @@ from headrace.ir.function import nested_operations
 from headrace.ir.kernel import CPU
 from headrace.ir.notes import CountedResidual, ResidualPush
 from headrace.ir.text.dumps import Dumps
-from headrace.late_reads import read_late
 from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.collectives import expand_collectives, expand_named_collectives, is_collective
 from headrace.optimize.base import Options, PassContext
@@ -45,6 +44,7 @@ from headrace.place import Placement, place
 from headrace.place.requests import WholeStructures, check_devices, owns_state, request_of
 from headrace.prune import StepGraph, prune
 from headrace.recover import recover
+from headrace.recover.late_reads import read_late
 from headrace.recover.references import handles_for_references, has_references
 from headrace.stages import Stages, verified
 
@@ -156,7 +156,7 @@ def compiled_function(request: Request, stages: Stages, step: StepGraph, device:
 def pruned(request: Request, environment: Environment) -> StepGraph:
     """Copies the subgraph of a step."""
     step = prune(request.feeds, request.fetches, request.targets)
-    read_late(step, request.is_partial)
+    read_late(step.graph, step.retvals, step.targets, request.is_partial)
     if request.addition is not None:
         step = request.addition.added(recovered(step)[0])
     check_expansion(step.graph.operations)

@@ -205,7 +205,7 @@ def _check_unchanged(graph: Graph, variables: Mapping[Tensor, Tensor]) -> None:
 
 
 def _check_inside(graph: Graph, fed: Sequence[Tensor]) -> None:
-    """Raises `InvalidArgumentError` if a nested graph of a step has a reference variable that is fed.
+    """Raises `InvalidArgumentError` if a nested graph uses a reference variable that is fed.
 
     A branch, loop or function has an operation of its own for the variable, which no feed reaches.
     """

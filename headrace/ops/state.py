@@ -18,6 +18,7 @@ from headrace.errors import FailedPreconditionError, HeadraceError, InvalidArgum
 from headrace.ir.indexed_slices import forwarded
 from headrace.ir.infer import Inference
 from headrace.ir.kernel import NamesResource, OnResources
+from headrace.ir.op_roles import BY_REFERENCE
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
@@ -36,7 +37,6 @@ from headrace.records import record
 from headrace.resources.manager import Handle, destroy, handle_of, resource_of
 from headrace.resources.values import int_of, shape_of
 from headrace.resources.variable import (
-    BY_REFERENCE,
     CountedVariable,
     Ref,
     Variable,

@@ -22,8 +22,8 @@ from headrace.ir import walk
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned
 from headrace.ir.graph import FuncGraph
+from headrace.ir.op_roles import BY_REFERENCE
 from headrace.ir.opdef import op_registry
-from headrace.resources.variable import BY_REFERENCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ and a value that was read never changes.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headrace import forking, shapes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from headrace.resources.memory import Memory
     from headrace.resources.values import Value
     from headrace.shapes import Shape
-
-BY_REFERENCE: Final = "a reference variable"  # the debug_name of a VarHandleOp in place of a reference variable
 
 
 class Variable:

@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself, and `v1/contrib` is apart from `v1`.
 BUDGETS: Final = {
-    "": 6520,
+    "": 6545,
     "api": 16400,
     "autograph": 4500,
     "compile": 2600,
@@ -42,7 +42,7 @@ BUDGETS: Final = {
     "partition": 1000,
     "pb": 200,
     "place": 1500,
-    "recover": 1600,
+    "recover": 1800,
     "resources": 6400,
     "schedule": 2060,
     "targets": 14050,

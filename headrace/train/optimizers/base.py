@@ -329,7 +329,7 @@ class Optimizer(Functional):
         return self._by_values(v, self.sparse(self._values(v), hyper, grad))
 
     def _has_op(self, kind: str, v: Any) -> bool:
-        """Whether an op of TensorFlow updates the variable and its slots, all resources or all references."""
+        """Whether an op of TensorFlow updates the variable and its slots."""
         is_ref = v.handle.dtype.is_ref
         slots = [self.get_slot(v, s.name) for s in self.slots()] if is_ref else ()
         return bool(self.op) and self._op_type(kind, v) in op_registry and all(s.handle.dtype.is_ref for s in slots)

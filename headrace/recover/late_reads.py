@@ -29,26 +29,30 @@ from headrace.ir.order import ANY, EVERYTHING, effects, key_of
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
-    from headrace.prune import StepGraph
 
 _VARIABLES: Final = ("VariableV2", "Variable", "TemporaryVariable")
 _SHARING: Final = ("Reshape", "Squeeze", "ExpandDims")  # of the operations without `Facts.forwards`
 _NOT_CONSUMERS: Final = ("Merge", "NextIteration", "Exit")  # which run before all of their inputs are there
 
 
-def read_late(step: StepGraph, is_partial: bool = False) -> None:
+def read_late(
+    graph: Graph, retvals: Sequence[Operation], targets: Sequence[Operation], is_partial: bool = False
+) -> None:
     """Gives consumers of reference variables that run after a change a read of their own.
 
     Args:
-      step: the graph of a step, which is changed.
+      graph: the graph of a step, which is changed.
+      retvals: the `_Retval` of each fetch.
+      targets: the operations that run although no `_Retval` may need them.
       is_partial: whether the step is fed in several calls, so that a fetch may not wait for the others.
     """
-    variables = [op for op in step.graph.operations if op.type in _VARIABLES]
+    variables = [op for op in graph.operations if op.type in _VARIABLES]
     if not variables:
         return
-    pass_ = _LateReads(step, variables)
-    if pass_.writers:
-        pass_.run(is_partial)
+    search = _LateReads(graph, variables)
+    if search.writers:
+        ends = [] if is_partial else [*(op.inputs[0].op for op in retvals), *targets]
+        search.run(ends)
 
 
 class _Alias:
@@ -74,9 +78,8 @@ class _LateReads:
     A set of changes is an int with a bit for each operation that changes a variable.
     """
 
-    def __init__(self, step: StepGraph, variables: Sequence[Operation]) -> None:
-        self.step = step
-        self.graph: Graph = step.graph
+    def __init__(self, graph: Graph, variables: Sequence[Operation]) -> None:
+        self.graph = graph
         self.editor = Editor(self.graph)
         self.origins: dict[Tensor, frozenset[Operation]] = {op.outputs[0]: frozenset((op,)) for op in variables}
         self.order = walk.in_order(self.graph.operations)
@@ -111,14 +114,14 @@ class _LateReads:
             found = self.origins[t] = frozenset().union(*map(self._origin, refs))
         return found
 
-    def run(self, is_partial: bool) -> None:
+    def run(self, ends: Sequence[Operation]) -> None:
+        """Gives each consumer its read; a fetch waits for `ends` after a change."""
         before = self._before()
-        ends = [op.inputs[0].op for op in self.step.retvals] + list(self.step.targets)
         for op in self.order:
             now = before[op]
             for i, t in enumerate(list(op.inputs)):
                 if op.type == "_Retval":
-                    if not is_partial:
+                    if ends:
                         self._fetch(op, t, ends, before)
                 elif not t.dtype.is_ref and op.opdef.primitive not in _NOT_CONSUMERS:
                     alias = self.aliases.get(t)
@@ -191,7 +194,7 @@ class _LateReads:
         return op.outputs[0]
 
     def _read(self, alias: _Alias, waits: Iterable[Operation]) -> Tensor | None:
-        """Returns a copy of an alias that runs after `waits`; None if there can be none."""
+        """Returns a copy of an alias that runs after `waits`, or None in conditionals."""
         first, *rest = alias.chain
         ref = first.inputs[first.opdef.facts.forwards or 0]
         while rest and rest[0].opdef.primitive == "Enter":
