@@ -44,6 +44,8 @@ from headrace.place import Placement, place
 from headrace.place.requests import WholeStructures, check_devices, owns_state, request_of
 from headrace.prune import StepGraph, prune
 from headrace.recover import recover
+from headrace.recover.late_reads import read_late
+from headrace.recover.references import handles_for_references, has_references
 from headrace.stages import Stages, verified
 
 # partition and the modules for fused regions are imported at use: a step that becomes one function needs neither
@@ -154,6 +156,7 @@ def compiled_function(request: Request, stages: Stages, step: StepGraph, device:
 def pruned(request: Request, environment: Environment) -> StepGraph:
     """Copies the subgraph of a step."""
     step = prune(request.feeds, request.fetches, request.targets)
+    read_late(step.graph, step.retvals, step.targets, request.is_partial)
     if request.addition is not None:
         step = request.addition.added(recovered(step)[0])
     check_expansion(step.graph.operations)
@@ -163,15 +166,21 @@ def pruned(request: Request, environment: Environment) -> StepGraph:
 
 
 def recovered(step: StepGraph) -> tuple[StepGraph, Sequence[str]]:
-    """Replaces primitives by structured operations; returns the reasons if it cannot."""
-    if not any(op.opdef.primitive not in ("", "ControlTrigger") for op in step.graph.operations):
-        return step, ()
-    out = step.copy()
-    try:
-        recover(out.graph, [op.inputs[0] for op in out.retvals], out.targets)
-    except (OpError, GraphError) as e:
-        return step, (f"not recovered: {e}",)
-    Editor(out.graph, out.targets).sweep()
+    """Replaces primitives by structured operations; returns the reasons if it cannot.
+
+    Reference variables become resource variables.
+    """
+    out = step
+    if any(op.opdef.primitive not in ("", "ControlTrigger") for op in step.graph.operations):
+        out = step.copy()
+        try:
+            recover(out.graph, [op.inputs[0] for op in out.retvals], out.targets)
+        except (OpError, GraphError) as e:
+            return step, (f"not recovered: {e}",)
+        Editor(out.graph, out.targets).sweep()
+    if has_references(out.graph):
+        out = out.copy() if out is step else out
+        out = dataclasses.replace(out, targets=handles_for_references(out.graph, out.targets))
     return out, ()
 
 

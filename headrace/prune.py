@@ -25,7 +25,9 @@ from headrace import dtypes
 from headrace.errors import InvalidArgumentError
 from headrace.ir import tensor_type, walk
 from headrace.ir.edit.copying import copy_graph
+from headrace.ir.function import nested_operations
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.order import key_of
 from headrace.records import record
 
 if TYPE_CHECKING:
@@ -139,6 +141,7 @@ def _pruned(feeds: Sequence[Tensor], fetches: Sequence[Tensor], targets: Sequenc
     else:
         _copy(order, edges, new, moved, copies)
     _check_unchanged(new, {moved[t]: t for t in feeds if t.dtype.is_ref or _is_own(t)})
+    _check_inside(new, [t for t in feeds if t.dtype.is_ref])
     retvals = tuple(
         new.add_op(
             "_Retval",
@@ -196,6 +199,25 @@ def _check_unchanged(graph: Graph, variables: Mapping[Tensor, Tensor]) -> None:
                 raise InvalidArgumentError(
                     f"'{op.name}' ({op.type}){made} changes the variable '{variables[t].name}', which is fed in this "
                     "step: leave the operation, or the feed, out of the step",
+                    op.name,
+                    op,
+                )
+
+
+def _check_inside(graph: Graph, fed: Sequence[Tensor]) -> None:
+    """Raises `InvalidArgumentError` if a nested graph uses a reference variable that is fed.
+
+    A branch, loop or function has an operation of its own for the variable, which no feed reaches.
+    """
+    keys = {key_of(t): t for t in fed}
+    for op in nested_operations(graph.operations) if fed else ():
+        if op.graph is not graph and op.outputs and op.outputs[0].dtype.is_ref and not op.inputs:
+            t = keys.get(key_of(op.outputs[0]))
+            if t is not None:
+                raise InvalidArgumentError(
+                    f"'{op.name}' ({op.type}) in {op.graph.title} uses the reference variable '{t.name}', which is fed "
+                    "in this step: feed the tensors that are computed from it, or use a resource variable "
+                    "(use_resource=True)",
                     op.name,
                     op,
                 )

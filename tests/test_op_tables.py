@@ -26,6 +26,9 @@ OBSERVE = ("paused", "profile_events", "watchable")
 TABLES: dict[str, str] = {
     "api/image/framing.py": MAKES,
     "api/math.py": "the docstrings of comparisons, which are written while the module is imported",
+    "api/initial_value.py": "the two ops that read a variable for an initial value",
+    "recover/late_reads.py": "the ops whose output shares TensorFlow's buffer of the input, without being it",
+    "recover/references.py": "the counterparts of ops on references, by name",
     "api/reference.py": "the two ops that make reference variables",
     "compile/fused_regions.py": "the two ops that it makes of regions",
     "grad/graph.py": "zeros and ones of the shape of a tensor, which it makes as a Fill",

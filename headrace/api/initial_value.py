@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from headrace.ir.builder import Builder
     from headrace.ir.graph import Tensor
 
+_READS = ("ReadVariableOp", "Identity")  # by handle, by reference
+
 
 def guarded(value: Tensor, b: Builder) -> Tensor:
     """Returns `value`, or a copy by builder `b` that reads no uninitialized variable."""
@@ -27,7 +29,7 @@ def guarded(value: Tensor, b: Builder) -> Tensor:
     variables = {v.handle: v for v in graph.variables}
     instead: dict[Tensor, Tensor] = {}
     for op in walk.in_order(walk.reachable([value.op])):
-        if op.type == "ReadVariableOp" and op.inputs[0] in variables:
+        if op.type in _READS and op.inputs[0] in variables:
             with scopes.entered(b):
                 instead[op.outputs[0]] = variables[op.inputs[0]].initialized_value()
         # operations that own graphs, and the operations of a loop, are not copied

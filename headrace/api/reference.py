@@ -1,16 +1,19 @@
-"""TensorFlow 1's reference variables in imported graphs.
+"""TensorFlow 1's reference variables.
 
-A headrace program creates resource variables only. A graph written by TensorFlow 1 contains operations (`VariableV2`)
-whose output is the variable itself, a *reference*. An operation that takes the reference as a value reads it when it
-runs.
+A reference variable is an operation (`VariableV2`) whose output is the variable itself, a *reference*. An operation
+that takes the reference as a value reads it when it runs. Graphs written by TensorFlow 1 have them, and so do programs
+of `headrace.v1` that disable resource variables. `hr.Variable` always creates a resource variable.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from headrace import dtypes
-from headrace.api.variable import Variable
+from headrace.api.initial_value import guarded
+from headrace.api.variable import Variable, root_of
+from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 from headrace.shapes import Shape
 
@@ -20,35 +23,82 @@ _TYPES = ("Variable", "VariableV2")
 class ReferenceVariable(Variable):
     """Variable whose handle is a reference to its value; see `Variable`.
 
-    `import_meta_graph` creates them. The result of a change is the reference. In an `hr.Graph` changes of the variable
-    keep their order, like those of others. A read waits for changes only by control dependencies, as in TensorFlow 1.
+    The result of a change is the reference. In an `hr.Graph` changes of the variable keep their order, like those of
+    others. A read waits for changes only by control dependencies, as in TensorFlow 1. The dtype is a reference dtype
+    (`float32_ref`).
 
     Source: TensorFlow 1's `tf.Variable(..., use_resource=False)`.
     """
 
     @classmethod
     def _held(cls, handle: Tensor) -> tuple[dtypes.DType, Shape] | None:
-        return (handle.dtype.base, handle.shape) if handle.dtype.is_ref and handle.op.type in _TYPES else None
+        return (handle.dtype, handle.shape) if handle.dtype.is_ref and handle.op.type in _TYPES else None
+
+    @staticmethod
+    def _initial_scope(initial_value: Any) -> str:
+        return "/Initializer/" if callable(initial_value) else "/"
+
+    def _make_operations(self, b: Builder, value: Tensor, container: str) -> None:
+        attrs = {"dtype": value.dtype.base, "shape": self._shape, "container": container}
+        self.handle = b.make("VariableV2", (), attrs, self._name + "/")
+        self.dtype = self.handle.dtype
+        self._first = guarded(value, b)
+        near = dataclasses.replace(b, colocate=(), device=self.handle.device)
+        assigned = near.make("Assign", (self.handle, self._first), {"validate_shape": self._validates}, "Assign")
+        self._initializer = assigned.op
+        self._element = near.make("Identity", (self.handle,), {}, "read")
+
+    def _ref(self) -> Tensor:
+        """Returns the reference."""
+        handle: Tensor = self.handle
+        return handle
 
     def value(self) -> Any:
-        """Returns the value, which the imported graph reads once a step, at any time."""
-        return self._element
+        """Returns the value, which a step reads once, before the operations that take it."""
+        return self.as_tensor(self._builder())
 
     def as_tensor(self, b: Any) -> Any:
-        """Returns the tensor that represents the variable in other operations; see `value`."""
-        return self._element
+        """Returns the tensor that represents the variable in other operations; see `value`.
+
+        In a branch or a loop's body this is a new read, which sees the changes that were made before it.
+        """
+        if b.graph is self.graph or root_of(b.graph) is not self.graph:
+            return self._element
+        return b.make("Identity", (self._reference(b),), {}, None)
+
+    def _reference(self, b: Any) -> Tensor:
+        """Returns the reference in the graph of `b`.
+
+        No graph captures a reference. A branch or a loop's body has an operation of its own for the variable, with the
+        same name in the session.
+        """
+        handle: Tensor = self.handle
+        graph = b.graph
+        if graph is self.graph or root_of(graph) is not self.graph:
+            return handle
+        self._check_place(b)
+        name = handle.op.attrs["shared_name"] or handle.op.name
+        for op in graph.operations:
+            if op.type == handle.op.type and op.attrs["shared_name"] == name and op.name.startswith(handle.op.name):
+                made: Tensor = op.outputs[0]
+                return made
+        attrs = {**handle.op.attrs, "shared_name": name}
+        return graph.copy_op(handle.op, (), (), graph.unique_name(handle.op.name), attrs).outputs[0]
 
     def read_value(self) -> Any:
         """Returns a tensor with the value, read by a new operation that can wait."""
-        return self._builder().within("Read").Identity(self.handle)
+        b = self._builder()
+        return b.within("Read").Identity(self._reference(b))
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
         """Returns the rows of the value at `indices`."""
-        return self._builder(indices).make("Gather", (self.handle, indices), {}, name)
+        b = self._builder(indices)
+        return b.make("Gather", (self._reference(b), indices), {}, name)
 
     def is_initialized(self, name: str | None = None) -> Any:
         """Returns whether the variable has a value, as a bool scalar."""
-        return self._builder().make("IsVariableInitialized", (self.handle,), {}, name)
+        b = self._builder()
+        return b.make("IsVariableInitialized", (self._reference(b),), {}, name)
 
     def assign(
         self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
@@ -62,7 +112,8 @@ class ReferenceVariable(Variable):
         Raises (when it runs):
           OutOfRangeError: the value has reached `limit`.
         """
-        return self._builder().make("CountUpTo", (self.handle,), {"limit": limit})
+        b = self._builder()
+        return b.make("CountUpTo", (self._reference(b),), {"limit": limit})
 
     def _update(self, type: str, delta: Any, name: str | None, read_value: bool) -> Any:
         return self._changing(type.removesuffix("VariableOp"), (delta,), name, read_value)
@@ -74,5 +125,5 @@ class ReferenceVariable(Variable):
 
     def _changing(self, type: str, values: tuple[Any, ...], name: str | None, read_value: bool) -> Any:
         b = self._builder(*values)
-        made = b.make(type, (self.handle, *values[:-1], b.tensor(values[-1], self.dtype)), {}, name)
+        made = b.make(type, (self._reference(b), *values[:-1], b.tensor(values[-1], self.dtype.base)), {}, name)
         return made if read_value else made.op

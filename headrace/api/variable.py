@@ -112,26 +112,37 @@ class Variable(TensorOperations):
 
     def _make(self, b: Builder, initial_value: Any, name: str, dtype: dtypes.DType | None, shape: Any) -> None:
         """Creates the handle and the other operations of TensorFlow 1, in the outermost graph."""
-        root = _root(b.graph)
+        root = root_of(b.graph)
         full = name[:-1] if name[-1] == "/" else root.unique_name(b.scope + name)
         # no control inputs and no order: a run of the initializer must run nothing else
         b = dataclasses.replace(b, graph=root, scope=full + "/", control_inputs=(), is_ordered=False)
-        value = _initial(dataclasses.replace(b, scope=full + "/Initializer/"), initial_value, dtype, full)
+        within = full + self._initial_scope(initial_value)
+        value = _initial(dataclasses.replace(b, scope=within), initial_value, dtype, full)
         self.graph = root
-        self.dtype = value.dtype.base
         self._shape = self._declared(shape, value.shape, full)
         self._initial_value = value
-        place = {"container": getattr(root, "current_container", ""), "shared_name": full}
-        self.handle = b.make("VarHandleOp", (), {"dtype": self.dtype, "shape": self._shape, **place}, full + "/")
         self._name = full
+        self._make_operations(b, value, getattr(root, "current_container", ""))
         self._op: Operation = self.handle.op
-        self._is_initialized = b.VarIsInitializedOp(self.handle, name="IsInitialized/VarIsInitializedOp")
-        self._first = guarded(value, b)
-        attrs = {"dtype": self.dtype, "validate_shape": False}
-        self._initializer: Operation = b.make("AssignVariableOp", (self.handle, self._first), attrs, "Assign")
-        self._element: Tensor = b.ReadVariableOp(self.handle, dtype=self.dtype, name="Read/ReadVariableOp")
         if isinstance(root, scopes.Graph):
             root.variables.append(self)
+
+    @staticmethod
+    def _initial_scope(initial_value: Any) -> str:
+        """Returns the scope of the operations that make the initial value, below the variable's name."""
+        return "/Initializer/"
+
+    def _make_operations(self, b: Builder, value: Tensor, container: str) -> None:
+        """Creates the handle, the initializer and the operation that reads the value for fetches."""
+        name = self._name
+        self.dtype = dtype = value.dtype.base
+        attrs = {"dtype": dtype, "shape": self._shape, "container": container, "shared_name": name}
+        self.handle = b.make("VarHandleOp", (), attrs, name + "/")
+        self._is_initialized = b.VarIsInitializedOp(self.handle, name="IsInitialized/VarIsInitializedOp")
+        self._first = guarded(value, b)
+        inputs, more = (self.handle, self._first), {"dtype": dtype, "validate_shape": False}
+        self._initializer: Operation = b.make("AssignVariableOp", inputs, more, "Assign")
+        self._element: Tensor = b.ReadVariableOp(self.handle, dtype=dtype, name="Read/ReadVariableOp")
 
     @classmethod
     def of_operations(
@@ -159,7 +170,7 @@ class Variable(TensorOperations):
         if held is None:
             raise GraphError(f"'{handle.name}' ({handle.op.type}) is no handle of a variable")
         self.dtype, self._shape = held
-        if element.dtype.base is not self.dtype:
+        if element.dtype.base is not self.dtype.base:
             raise GraphError(f"'{element.name}' is {element.dtype.base.name}, so not a value of '{handle.op.name}'")
         self.graph = handle.graph
         self.trainable, self.constraint, self._validates = trainable, None, True
@@ -585,11 +596,11 @@ def variables_initializer(var_list: Iterable[Variable] | None = None, name: str 
     """
     if var_list is None:
         graph = scopes.current_graph()
-        var_list = [] if graph is None else getattr(_root(graph), "variables", [])
+        var_list = [] if graph is None else getattr(root_of(graph), "variables", [])
     return grouping.group(*(v.initializer for v in var_list if v.graph is not None), name=name)
 
 
-def _root(graph: Graph) -> Graph:
+def root_of(graph: Graph) -> Graph:
     """Returns the graph around all conditionals, loops and functions."""
     while graph.outer is not None:
         graph = graph.outer
@@ -604,7 +615,7 @@ def _initial(b: Builder, initial_value: Any, dtype: dtypes.DType | None, name: s
         if (
             isinstance(initial_value, Tensor)
             and initial_value.graph is not b.graph
-            and _root(initial_value.graph) is b.graph
+            and root_of(initial_value.graph) is b.graph
         ):
             where = f" (made at {initial_value.op.source})" if initial_value.op.source is not None else ""
             raise GraphError(

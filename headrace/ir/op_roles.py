@@ -27,6 +27,9 @@ ListKind: TypeAlias = Literal[
 ]
 Relation: TypeAlias = Literal["<", "<=", ">", ">=", "==", "!="]
 
+#: The debug_name of a VarHandleOp in place of a reference variable (`recover.references`).
+BY_REFERENCE: Final = "a reference variable"
+
 #: `x r y` holds where `y MIRRORED[r] x` holds.
 MIRRORED: Final[dict[Relation, Relation]] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 

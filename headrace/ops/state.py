@@ -18,6 +18,7 @@ from headrace.errors import FailedPreconditionError, HeadraceError, InvalidArgum
 from headrace.ir.indexed_slices import forwarded
 from headrace.ir.infer import Inference
 from headrace.ir.kernel import NamesResource, OnResources
+from headrace.ir.op_roles import BY_REFERENCE
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 # TensorFlow's name for "a new variable at each firing"
 _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
-
 _NAMED = {"shape": shape_attr(), "dtype": type_attr(), "container": "", "shared_name": ""}
 _READS = Facts(effect="resource")
 _WRITES = Facts(effect="resource", writes=True)
@@ -67,14 +67,17 @@ def _full(shape: Shape) -> tuple[int, ...]:
     return tuple(d for d in shape or () if d is not None)
 
 
-def _named_variable(ctx: KernelContext, attrs: Mapping[str, Any], shape: Shape) -> Variable:
+def _named_variable(ctx: KernelContext, attrs: Mapping[str, Any], shape: Shape, by_reference: bool) -> Variable:
     name = attrs["shared_name"] or ctx.node
 
     def make() -> Variable:
         use = ctx.step.memory
         if use is None:
-            return Variable(name, attrs["dtype"], shape)
-        return CountedVariable(name, attrs["dtype"], shape, use.memory)
+            made = Variable(name, attrs["dtype"], shape)
+        else:
+            made = CountedVariable(name, attrs["dtype"], shape, use.memory)
+        made.by_reference = by_reference
+        return made
 
     found: Variable = ctx.step.session.lookup_or_create(attrs["container"], Variable, name, make)
     return found
@@ -82,7 +85,7 @@ def _named_variable(ctx: KernelContext, attrs: Mapping[str, Any], shape: Shape) 
 
 def _ref_variable(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Ref]:
     def kernel() -> Ref:
-        variable = _named_variable(ctx, attrs, _full(attrs["shape"]))
+        variable = _named_variable(ctx, attrs, _full(attrs["shape"]), True)
         if variable.dtype != attrs["dtype"]:
             raise InvalidArgumentError(
                 f"Trying to access variable {variable.name} with wrong dtype. "
@@ -171,7 +174,7 @@ def _var_handle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[], Ha
         return lambda: dataclasses.replace(handle, owned=Variable(ctx.node, dtype, shape))
 
     def kernel() -> Handle:
-        variable = _named_variable(ctx, attrs, shape)
+        variable = _named_variable(ctx, attrs, shape, attrs["debug_name"] == BY_REFERENCE)
         return handle_of(ctx.op, container, Variable, variable.name, dtype, shape)
 
     return kernel

@@ -31,12 +31,14 @@ class Variable:
       name: The name, for messages.
       dtype: The base dtype of its value.
       shape: Its declared static shape.
+      by_reference: Whether the graph has it as a reference variable. TensorFlow's errors differ.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_value", "dtype", "name", "shape")
+    __slots__ = ("__weakref__", "_lock", "_value", "by_reference", "dtype", "name", "shape")
 
     def __init__(self, name: str, dtype: DType, shape: Shape = None) -> None:
         self.name = name
+        self.by_reference = False
         self.dtype = dtype.base
         self.shape = shape
         self._lock = threading.Lock()
@@ -259,8 +261,13 @@ def initialized_variable(step: Owners, handle: Any, dtype: DType | None = None) 
 
 
 def check_initialized(variable: Variable, handle: Any) -> None:
-    """Raises `NotFoundError` unless the variable of a handle is initialized."""
+    """Raises `NotFoundError` unless the variable of a handle is initialized.
+
+    For a reference variable this is a `FailedPreconditionError`.
+    """
     if not variable.is_initialized:
+        if variable.by_reference:
+            variable.read()
         raise NotFoundError(
             f"Resource {handle.container}/{handle.name} does not exist: the variable is uninitialized; "
             "run its initializer in this session first: session.run(v.initializer), where v is the variable"

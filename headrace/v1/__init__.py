@@ -216,6 +216,9 @@ from headrace.v1.graph import (
     GraphKeys,
     add_to_collection,
     add_to_collections,
+    control_flow_v2_enabled,
+    disable_control_flow_v2,
+    enable_control_flow_v2,
     executing_eagerly,
     get_collection,
     get_collection_ref,
@@ -617,25 +620,27 @@ NoGradient = no_gradient = NotDifferentiable
 
 
 def disable_v2_behavior() -> None:
-    """Does nothing: there is no TensorFlow 2 behaviour here.
+    """Restores TensorFlow 1's defaults: reference variables, and exported graphs with primitives.
+
+    See `disable_resource_variables` and `disable_control_flow_v2`.
 
     Source: TensorFlow's `tf.disable_v2_behavior`.
     """
+    disable_resource_variables()
+    disable_control_flow_v2()
 
 
 executing_eagerly_outside_functions = executing_eagerly
 
 
-enable_control_flow_v2 = disable_v2_behavior  # without effect: the graph has it, and results have TensorFlow 1's names
+def disable_v2_tensorshape() -> None:
+    """Does nothing: dimensions are `Dimension`s, and tensors equal themselves alone.
+
+    Source: TensorFlow's `tf.disable_v2_tensorshape`, `tf.disable_tensor_equality`.
+    """
 
 
-def control_flow_v2_enabled() -> Any:
-    """False: control flow has TensorFlow 1's names. Source: TensorFlow's `tf.control_flow_v2_enabled`."""
-    return False
-
-
-disable_control_flow_v2 = disable_v2_behavior
-disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
+disable_tensor_equality = disable_v2_tensorshape
 
 # Imported on first use: modules that few programs use, and the messages of the wire format, which take long to load.
 _LATER = {

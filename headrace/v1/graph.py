@@ -11,7 +11,7 @@ import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from headrace.api import random, scopes
 from headrace.errors import GraphError
@@ -22,6 +22,9 @@ from headrace.v1.device_spec import request
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+if TYPE_CHECKING:
+    from headrace.pb import GraphDef
 
 
 class GraphKeys:
@@ -98,6 +101,25 @@ class Graph(scopes.Graph):
         self.variable_store: dict[str, Any] = {}
         self.partitioned_store: dict[str, Any] = {}
         self.variable_scopes: Any = None
+
+    def as_graph_def(self, form: str | None = None, *, add_shapes: bool = False, portable: bool = True) -> GraphDef:
+        """Returns the graph as a `headrace.pb.GraphDef` message; see `headrace.Graph.as_graph_def`.
+
+        Args:
+          form: "structured" or "primitive". None: "primitive" if control flow v2 is disabled
+            (`disable_control_flow_v2`, `disable_v2_behavior`). Then the nodes of conditionals and loops are those of
+            TensorFlow 1: Switch, Merge, Enter, Exit, NextIteration, LoopCond.
+          add_shapes: whether each node states the static shapes of its outputs.
+          portable: whether operations that only headrace has are written as equivalent operations of TensorFlow.
+
+        Returns:
+          The message.
+
+        Source: TensorFlow's `tf.Graph.as_graph_def`.
+        """
+        if form is None:
+            form = "structured" if _control_flow_v2 else "primitive"
+        return super().as_graph_def(form, add_shapes=add_shapes, portable=portable)
 
     def take_op_seed(self) -> int:
         """Returns the op seed of the next random op that has no seed."""
@@ -474,6 +496,40 @@ def executing_eagerly() -> bool:
     Source: TensorFlow's `tf.executing_eagerly`.
     """
     return scopes.is_eager_call()
+
+
+# *** the form of control flow ***
+
+
+def enable_control_flow_v2() -> None:
+    """Makes exported graphs contain conditionals and loops as single operations, the default.
+
+    Source: TensorFlow's `tf.enable_control_flow_v2`.
+    """
+    global _control_flow_v2
+    _control_flow_v2 = True
+
+
+def disable_control_flow_v2() -> None:
+    """Makes exported graphs contain TensorFlow 1's primitives (Switch, Merge, Enter); see `Graph.as_graph_def`.
+
+    In the graph itself a conditional or loop remains one operation, whose results have TensorFlow 1's names.
+
+    Source: TensorFlow's `tf.disable_control_flow_v2`.
+    """
+    global _control_flow_v2
+    _control_flow_v2 = False
+
+
+def control_flow_v2_enabled() -> bool:
+    """Returns whether exported graphs contain conditionals and loops as single operations.
+
+    Source: TensorFlow's `tf.control_flow_v2_enabled`.
+    """
+    return _control_flow_v2
+
+
+_control_flow_v2 = True
 
 
 # *** collections of the default graph ***

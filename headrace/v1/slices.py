@@ -1,7 +1,7 @@
 """Assignments to slices of variables: `v[1:3].assign(x)`.
 
 The slice of a variable is an ordinary tensor, the result of a StridedSlice of a read. An assignment to it is a
-ResourceStridedSliceAssign with the same bounds.
+ResourceStridedSliceAssign with the same bounds, or a StridedSliceAssign of a reference variable.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def assignment(t: Tensor, method: str) -> Callable[..., Any]:
             _, *bounds = t.op.inputs
             masks = {mask: t.op.attrs[mask] for mask in _MASKS}
             b = scopes.builder(variable, value)
+            if variable.handle.dtype.is_ref:
+                return b.make("StridedSliceAssign", (variable.handle, *bounds, value), masks, scope)
             made = b.make("ResourceStridedSliceAssign", (variable.handle, *bounds, value), masks, scope)
             return variable.after(made)
 
@@ -57,7 +59,7 @@ def _variable(t: Tensor) -> Any:
     if t.op.type != "StridedSlice":
         return None
     read = t.op.inputs[0].op
-    if read.type != "ReadVariableOp":
+    if read.type not in ("ReadVariableOp", "Identity"):  # by handle, by reference
         return None
     graph: Any = t.graph
     while graph.outer is not None:

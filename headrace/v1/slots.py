@@ -9,6 +9,7 @@ from headrace import shapes
 from headrace.api.partitioned import SLICE, mark_part
 from headrace.v1.variable_scopes import variable_scope
 from headrace.v1.variable_store import get_variable
+from headrace.v1.variables import ReferenceVariable, Variable
 
 
 def make_slot(primary: Any, initial: Callable[[], Any], name: str) -> Any:
@@ -36,6 +37,7 @@ def make_slot(primary: Any, initial: Callable[[], Any], name: str) -> Any:
             initializer=first,
             trainable=False,
             validate_shape=is_full,
+            use_resource=not isinstance(primary, ReferenceVariable) if isinstance(primary, Variable) else None,
         )
     info = getattr(primary, SLICE, None)
     if info is not None:

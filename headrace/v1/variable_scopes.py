@@ -109,7 +109,7 @@ class VariableScope:
         self.custom_getter = custom_getter
 
     def set_use_resource(self, use_resource: bool | None) -> None:
-        """Sets `use_resource`, which has no effect: all variables are resource variables.
+        """Sets `use_resource`, the default of variables.
 
         Args:
           use_resource: a bool.
@@ -253,7 +253,7 @@ class variable_scope:
         those of the outer scope. A custom getter calls those of the outer scopes.
       reuse: True: `get_variable` returns existing variables, and fails for others. AUTO_REUSE: it returns existing
         variables and creates others. None or False: the value of the outer scope.
-      use_resource: accepted as in TensorFlow, without effect: all variables are resource variables.
+      use_resource: whether variables are resource variables. None: as in the outer scope.
       constraint: default of `get_variable` in this scope, but not in inner scopes.
       auxiliary_name_scope: whether to enter a name scope with the same name.
 

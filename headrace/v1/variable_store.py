@@ -56,7 +56,7 @@ def get_variable(
       partitioner: a function of shape and dtype that says into how many parts each axis is cut, such as
         `tf.fixed_size_partitioner` makes (None: the scope's, if it has one). Scalars are never cut.
       validate_shape: whether the shape of the first value must be known.
-      use_resource: not used: all variables are resource variables.
+      use_resource: as in `tf.Variable`; None: the scope's.
       synchronization, aggregation: kept with the variable; there are no copies to bring together.
       custom_getter: a function that is called instead, in place of the scope's, with `getter`, the function that gets
         variables, and all of these arguments by name.
@@ -144,7 +144,7 @@ def _get(
     graph, dtype = get_default_graph(), as_dtype(dtype).base
     given = {"regularizer": regularizer, "reuse": reuse, "trainable": trainable, "collections": collections,
              "caching_device": caching_device, "validate_shape": validate_shape, "constraint": constraint,
-             "synchronization": synchronization, "aggregation": aggregation}  # fmt: skip
+             "use_resource": use_resource, "synchronization": synchronization, "aggregation": aggregation}  # fmt: skip
     known = TensorShape(shape)
     whole = name.rstrip("/")
     if (partitioner is not None and known.ndims != 0) or (reuse is True and whole in graph.partitioned_store):
@@ -226,6 +226,7 @@ def _get_one(
     collections: Any,
     caching_device: Any,
     validate_shape: bool,
+    use_resource: bool | None,
     constraint: Any,
     synchronization: Any,
     aggregation: Any,
@@ -270,7 +271,7 @@ def _get_one(
     made = Variable(
         initializer, trainable=trainable, collections=collections, validate_shape=validate_shape,
         caching_device=caching_device, name=name, dtype=own, constraint=constraint, shape=shape,
-        synchronization=synchronization, aggregation=aggregation,
+        use_resource=use_resource, synchronization=synchronization, aggregation=aggregation,
     )  # fmt: skip
     store[name] = made
     if regularizer is not None:

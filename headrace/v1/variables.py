@@ -1,6 +1,7 @@
 """TensorFlow 1's variables, which are in collections, and functions that change them.
 
-They are resource variables (`headrace.Variable`) for every value of `use_resource`.
+They are resource variables (`headrace.Variable`), or reference variables after `disable_resource_variables`, and where
+`use_resource` is False.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import numpy as np
 from headrace import dtypes
 from headrace.api import arrays, grouping, reductions, reference, scopes, tensors, variable
 from headrace.api.partitioned import PartitionedVariable
+from headrace.api.traced_graph import current_trace
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
 from headrace.v1.session import session_for
 from headrace.v1.tensor_shape import TensorShape
+from headrace.v1.variable_scopes import get_variable_scope
 
 
 class VariableSynchronization(enum.Enum):
@@ -87,7 +90,8 @@ class Variable(variable.Variable):
       dtype: dtype of the variable. None: that of `initial_value`.
       expected_shape, shape: static shape that each value must fit.
       constraint: function that optimizers apply to each new value, or None.
-      use_resource: accepted as in TensorFlow, without effect: all variables are resource variables.
+      use_resource: if False, the variable of a graph is a `ReferenceVariable`. None: as the variable scope says, and
+        then `resource_variables_enabled`.
       synchronization: a `VariableSynchronization`; see there.
       aggregation: a `VariableAggregation`; see there.
 
@@ -128,6 +132,8 @@ class Variable(variable.Variable):
                 self.__class__ = type(found)
             vars(self).update(vars(found))
             return
+        if type(self) is Variable and not _makes_resource(use_resource):
+            self.__class__ = ReferenceVariable
         if constraint is not None and not callable(constraint):
             raise ValueError(f"The `constraint` argument must be a callable, got {constraint!r}")
         when, how, trainable = synchronized(synchronization, aggregation, trainable, name)
@@ -245,7 +251,7 @@ class Variable(variable.Variable):
 
 
 class ReferenceVariable(reference.ReferenceVariable, Variable):
-    """Reference variable of an imported graph. See `headrace.api.reference.ReferenceVariable`."""
+    """Reference variable of a graph. See `headrace.api.reference.ReferenceVariable`."""
 
 
 KINDS = (Variable, ReferenceVariable)  # classes of the variables that `VariableDef`s describe
@@ -390,7 +396,7 @@ def assign(
     """Assigns a value to a variable.
 
     Args:
-      ref: the variable, or in an imported graph a reference to a variable.
+      ref: the variable, or a reference to a variable, such as the result of an assignment.
       value: the value, of the variable's dtype and shape.
       validate_shape: for a reference: whether the shape must fit. Without effect for other variables: those created
         with `validate_shape=False` accept values of any shape.
@@ -402,6 +408,8 @@ def assign(
 
     Source: TensorFlow's `tf.assign`.
     """
+    if validate_shape is False and isinstance(ref, ReferenceVariable):
+        ref = ref.handle
     if _is_reference(ref):
         attrs = {"validate_shape": validate_shape is not False}
         return scopes.builder(ref).make("Assign", (ref, value), attrs, name)
@@ -531,22 +539,38 @@ scatter_nd_sub = _scatter("nd_sub", "Subtracts from")
 
 
 def enable_resource_variables() -> None:
-    """Does nothing: all variables are resource variables.
+    """Makes resource variables the default, as they are at the start.
 
     Source: TensorFlow's `tf.enable_resource_variables`.
     """
+    global _enabled
+    _enabled = True
 
 
 def disable_resource_variables() -> None:
-    """Does nothing: all variables remain resource variables.
+    """Makes reference variables the default of graphs. Eager variables remain resource variables.
 
     Source: TensorFlow's `tf.disable_resource_variables`.
     """
+    global _enabled
+    _enabled = False
 
 
 def resource_variables_enabled() -> bool:
-    """Returns True.
+    """Returns whether resource variables are the default.
 
     Source: TensorFlow's `tf.resource_variables_enabled`.
     """
-    return True
+    return _enabled
+
+
+_enabled = True
+
+
+def _makes_resource(use_resource: bool | None) -> bool:
+    """Whether a new variable is a resource variable, given the argument."""
+    if scopes.is_eager_call() or current_trace() is not None:
+        return True
+    if use_resource is None:
+        use_resource = get_variable_scope().use_resource
+    return _enabled if use_resource is None else use_resource

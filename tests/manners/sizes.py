@@ -42,7 +42,7 @@ BUDGETS: Final = {
     "partition": 1000,
     "pb": 200,
     "place": 1500,
-    "recover": 1600,
+    "recover": 1800,
     "resources": 6400,
     "schedule": 2060,
     "targets": 14050,

@@ -74,7 +74,6 @@ BY_REMARK = (*OUTSIDE, "raw operations")
 # Differences from TensorFlow's objects, other than missing arguments (those are found).
 DIFFERS = {
     "DeviceSpec": "made by `from_string`",
-    "Variable": "always a resource variable: a read is the value at that time, never one that changes under it",
     "TensorArray": "an element that was never written reads as zeros where a write elsewhere tells the shape",
     "Graph": "no `as_graph_def(from_version)`; scopes and devices are always those of the thread",
     "RunMetadata": "the message of `headrace.pb`; of its fields `step_stats` is filled",
@@ -87,9 +86,6 @@ DIFFERS = {
     "while_loop": "one operation (`While`) in the graph; Switch, Merge and the like are made when a step is compiled",
     "cond": "one operation (`If`) in the graph; Switch and Merge are made when a step is compiled",
     "name_scope": "a function, not a class",
-    "disable_resource_variables": "without effect: variables stay resource variables",
-    "control_flow_v2_enabled": "always False, the names being TensorFlow 1's",
-    "enable_control_flow_v2": "without effect: the graph has it, and results have TensorFlow 1's names",
     "CXX11_ABI_FLAG": "0: headrace has no C++ interface",
     "CXX_VERSION": "0: headrace has no C++ interface",
     "MONOLITHIC_BUILD": "0: headrace has no C++ interface",
@@ -293,9 +289,12 @@ Three rules hold for all names:
   `Dimension`s, equal to the result of `get_shape()`. (Modules of headrace itself read the same attribute as a plain
   tuple.)
 - A conditional or loop is one operation in the graph, which owns graphs, as in TensorFlow 2. Its results
-  nevertheless have TensorFlow 1's names ("cond/Merge:0", "while/Exit:0").
-- Variables are resource variables. A value fed for a variable replaces every read of the step, as for TensorFlow
-  1's reference variables.
+  nevertheless have TensorFlow 1's names ("cond/Merge:0", "while/Exit:0"). After `tf.disable_v2_behavior()` or
+  `tf.disable_control_flow_v2()`, `Graph.as_graph_def()` and the files made from it have Switch, Merge, Enter and Exit
+  in its place, as in TensorFlow.
+- Variables are of the kind that TensorFlow makes under the same flags: reference variables (`VariableV2`) after
+  `tf.disable_v2_behavior()` or `tf.disable_resource_variables()` and with `use_resource=False`, else resource
+  variables. A value fed for a variable replaces every read of the step.
 
 """
 

@@ -27,8 +27,12 @@ def run(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.M
         monkeypatch.setattr(sys, "argv", [str(program)])
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         tf.reset_default_graph()
-        runpy.run_path(str(program), run_name="__main__")
-        tf.reset_default_graph()
+        try:
+            runpy.run_path(str(program), run_name="__main__")
+        finally:  # the program may have called `disable_v2_behavior`
+            tf.enable_resource_variables()
+            tf.enable_control_flow_v2()
+            tf.reset_default_graph()
         return printed(*capfd.readouterr())
 
     return output

@@ -375,6 +375,23 @@ class Editor:
             self._drop(gone)
         return len(gone)
 
+    def supersede(self, made: Mapping[Operation, Operation]) -> None:
+        """Removes operations, and gives the name of each to the operation in its place.
+
+        Args:
+          made: operation that no other one reads or waits for → operation in its place.
+        """
+        names = {new: old.name for old, new in made.items()}
+        self.remove(made.keys())
+        graph = self.graph
+        with graph._lock:
+            for op in names:
+                del graph._by_name[op.name]
+            for op, name in names.items():
+                op.name = name
+                graph._by_name[name] = op
+            graph._grew()
+
     def let_go(self, ops: Iterable[Operation]) -> int:
         """Removes those of `ops` that are not needed, and operations that only they needed.
 

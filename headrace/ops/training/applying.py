@@ -113,7 +113,9 @@ def _by_handles(step: Owners, attrs: Mapping[str, Any], *handles: Any) -> list[V
 
 def _check_initialized(variables: Sequence[Variable]) -> None:
     for v in variables:
-        if not v.is_initialized:  # an odd class, but TensorFlow's
+        if not v.is_initialized and v.by_reference:
+            v.read()
+        elif not v.is_initialized:  # an odd class, but TensorFlow's
             raise InternalError(f"Invalid variable reference. Variable {v.name} is uninitialized")
 
 

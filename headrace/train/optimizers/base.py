@@ -318,25 +318,35 @@ class Optimizer(Functional):
             return v.assign(v.constraint(v), read_value=False)
 
     def _update_dense(self, v: Any, grad: Any, hyper: Hyper) -> Any:
-        if self.op and v.handle.dtype is dtypes.resource:
-            return self._by_op("ResourceApply" + self.op, v, {"grad": grad, "delta": grad}, hyper)
+        if self._has_op("Apply", v):
+            return self._by_op("Apply", v, {"grad": grad, "delta": grad}, hyper)
         return self._by_values(v, self.dense(self._values(v), hyper, grad))
 
     def _update_sparse(self, v: Any, grad: Any, hyper: Hyper) -> Any:
-        type = "ResourceSparseApply" + self.op
-        if self.op and v.handle.dtype is dtypes.resource and type in op_registry:
+        if self._has_op("SparseApply", v):
             rows, indices = tensors.unique_rows(grad)
-            return self._by_op(type, v, {"grad": rows, "indices": indices}, hyper)
+            return self._by_op("SparseApply", v, {"grad": rows, "indices": indices}, hyper)
         return self._by_values(v, self.sparse(self._values(v), hyper, grad))
 
-    def _by_op(self, type: str, v: Any, given: Mapping[str, Any], hyper: Hyper) -> Any:
+    def _has_op(self, kind: str, v: Any) -> bool:
+        """Whether an op of TensorFlow updates the variable and its slots."""
+        is_ref = v.handle.dtype.is_ref
+        slots = [self.get_slot(v, s.name) for s in self.slots()] if is_ref else ()
+        return bool(self.op) and self._op_type(kind, v) in op_registry and all(s.handle.dtype.is_ref for s in slots)
+
+    def _op_type(self, kind: str, v: Any) -> str:
+        return ("" if v.handle.dtype.is_ref else "Resource") + kind + self.op
+
+    def _by_op(self, kind: str, v: Any, given: Mapping[str, Any], hyper: Hyper) -> Any:
         """Returns the update as one operation of a TensorFlow type."""
+        type = self._op_type(kind, v)
         handles = {"var": v.handle} | {s.argument: self.get_slot(v, s.name).handle for s in self.slots()}
         args: list[Any] = []
         for spec in op_registry.get(type).ins:
             name = spec.name
             args.append(handles[name] if name in handles else given[name] if name in given else hyper(name))
-        return scopes.builder(v, *args).make(type, args, self.attrs())
+        made = scopes.builder(v, *args).make(type, args, self.attrs())
+        return made.op if v.handle.dtype.is_ref else made
 
     def _values(self, v: Any) -> Values:
         """Returns the values of a variable and its slots, by argument name of the op."""

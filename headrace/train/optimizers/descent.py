@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace import dtypes
 from headrace.api import scopes
 from headrace.train.optimizers import tensors
 from headrace.train.optimizers.base import Optimizer
@@ -43,10 +42,10 @@ class SGD(Optimizer):
         return {"var": tensors.scatter(values["var"], grad.indices, rows, "TensorScatterSub")}
 
     def _update_sparse(self, v: Any, grad: Any, hyper: Hyper) -> Any:
-        if v.handle.dtype is not dtypes.resource:
-            return super()._update_sparse(v, grad, hyper)
         b = scopes.builder(v, grad.values, grad.indices)
         rows = grad.values * hyper("alpha")
+        if v.handle.dtype.is_ref:
+            return b.make("ScatterSub", (v.handle, grad.indices, rows), {}).op
         return b.make("ResourceScatterSub", (v.handle, grad.indices, rows), {"dtype": v.dtype.base})
 
 
