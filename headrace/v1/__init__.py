@@ -654,6 +654,7 @@ _LATER = {
     "ragged": "headrace.v1.ragged",
     "raw_ops": "headrace.api.raw_ops",
     "resource_loader": "headrace.v1.resource_loader",
+    "saved_model": "headrace.v1.saved_model",
     "sysconfig": "headrace.v1.sysconfig",
     "version": "headrace.v1.version",
 } | {
@@ -661,7 +662,7 @@ _LATER = {
     for name in (
         "AttrValue", "ConfigProto", "Event", "GPUOptions", "GraphDef", "GraphOptions", "HistogramProto", "MetaGraphDef",
         "NameAttrList", "NodeDef", "OptimizerOptions", "RunMetadata", "RunOptions", "SessionLog", "Summary",
-        "SummaryMetadata",
+        "SummaryMetadata", "TensorInfo",
     )
 }  # fmt: skip
 
@@ -684,6 +685,7 @@ if TYPE_CHECKING:
         SessionLog,
         Summary,
         SummaryMetadata,
+        TensorInfo,
     )  # fmt: skip
     from headrace.v1 import (
         app,
@@ -697,6 +699,7 @@ if TYPE_CHECKING:
         profiler,
         ragged,
         resource_loader,
+        saved_model,
         sysconfig,
         version,
     )
@@ -771,6 +774,7 @@ __all__ = [
     "TFRecordReader",
     "Tensor",
     "TensorArray",
+    "TensorInfo",
     "TensorShape",
     "TensorSpec",
     "TextLineReader",
@@ -1163,6 +1167,7 @@ __all__ = [
     "round",
     "rsqrt",
     "saturate_cast",
+    "saved_model",
     "scalar_mul",
     "scan",
     "scatter_add",

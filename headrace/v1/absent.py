@@ -23,6 +23,7 @@ _SMALL = (
     "no dtype of fewer than 8 bits or of 8-bit floats exists; `tf.bfloat16` and `tf.float16` are the smallest floats"
 )
 _SDCA = "the dual coordinate solver of TensorFlow's linear estimators; `tf.train.FtrlOptimizer` trains such models"
+_OBJECTS = "saves objects of TensorFlow 2; `tf.saved_model.Builder` and `tf.saved_model.load` save and load graphs"
 
 # Pattern of dotted names below `tf` -> the reason. The first that fits decides.
 REASONS: Final[dict[str, str]] = {
@@ -138,6 +139,9 @@ REASONS: Final[dict[str, str]] = {
     "train.sdca_*": _SDCA,
     "train.do_quantize_training_on_graphdef": "`tf.quantization.fake_quant_with_min_max_vars` trains for quantization",
     "train.experimental.*": "a part of TensorFlow 2's checkpoints; `tf.train.Saver(sharded=True)` writes shards",
+    "saved_model.save": _OBJECTS,
+    "saved_model.load_v2": _OBJECTS,
+    "saved_model.experimental.*": _OBJECTS,
     "nondifferentiable_batch_function": "a part of TensorFlow's servers",
     "profiler.*Proto": "a message of TensorFlow's profiler; `hr.profile` measures a step",
     "profiler.advise": "`hr.profile` measures a step, and `tf.RunOptions(trace_level=...)` writes its time line",

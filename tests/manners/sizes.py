@@ -30,7 +30,7 @@ BUDGETS: Final = {
     "files": 2700,
     "grad": 2800,
     "inspect": 1800,
-    "interchange": 900,
+    "interchange": 1050,
     "ir": 7260,
     "jit": 1400,
     "lower": 1200,
@@ -47,7 +47,7 @@ BUDGETS: Final = {
     "schedule": 2060,
     "targets": 14050,
     "train": 6600,
-    "v1": 12600,  # of these 2,200 are distributions, feature columns and ragged tensors
+    "v1": 13000,  # of these 2,200 are distributions, feature columns and ragged tensors
     "v1/contrib": 5100,
     "view": 400,
     "vmap": 2000,
