@@ -43,14 +43,15 @@ def build_tensor_info(tensor: Any) -> TensorInfo:
         raise TypeError(f"build_tensor_info takes a tensor of a graph, got {tensor!r} ({type(tensor).__name__})")
     if not hasattr(tensor, "graph"):
         raise RuntimeError("`build_tensor_info` is not supported in eager execution: its argument must be in a graph")
-    out = pb.TensorInfo(dtype=tensor.dtype.base.number, tensor_shape=encode_shape(tensor.shape))
-    if isinstance(tensor, SparseTensor):
-        out.coo_sparse.values_tensor_name = tensor.values.name
-        out.coo_sparse.indices_tensor_name = tensor.indices.name
-        out.coo_sparse.dense_shape_tensor_name = tensor.dense_shape.name
-    else:
-        out.name = tensor.name
-    return out
+    dtype, shape = tensor.dtype.base.number, encode_shape(tensor.shape)
+    if not isinstance(tensor, SparseTensor):
+        return pb.TensorInfo(name=tensor.name, dtype=dtype, tensor_shape=shape)
+    parts = pb.TensorInfo.CooSparse(
+        values_tensor_name=tensor.values.name,
+        indices_tensor_name=tensor.indices.name,
+        dense_shape_tensor_name=tensor.dense_shape.name,
+    )
+    return pb.TensorInfo(coo_sparse=parts, dtype=dtype, tensor_shape=shape)
 
 
 def _of_ragged(tensor: Any) -> TensorInfo:
@@ -63,7 +64,8 @@ def _of_ragged(tensor: Any) -> TensorInfo:
         num_flat_components=1 + len(splits),
     )
     state = spec.type_state.tuple_value.values
-    state.add().tensor_shape_value.CopyFrom(encode_shape(tensor.shape))
+    shape = tensor.shape
+    state.add().tensor_shape_value.CopyFrom(encode_shape(None if shape.ndims is None else shape.as_list()))
     state.add().tensor_dtype_value = tensor.dtype.number
     state.add().int64_value = len(splits)
     state.add().tensor_dtype_value = splits[0].dtype.number
