@@ -257,7 +257,7 @@ def rename_tensors(signature: SignatureDef, rename: Callable[[str], str]) -> Non
 
 
 def asset_item(filename: str, tensor: str) -> any_pb2.Any:
-    """Returns the item of the collection `ASSETS` for a file and the name of its tensor."""
+    """Returns the item of a file in the collection `ASSETS`."""
     asset = pb.AssetFileDef(filename=filename, tensor_info=pb.TensorInfo(name=tensor))
     return any_pb2.Any(type_url=f"type.googleapis.com/{_ASSET_TYPE}", value=asset.SerializeToString())
 

@@ -23,7 +23,7 @@ _SMALL = (
     "no dtype of fewer than 8 bits or of 8-bit floats exists; `tf.bfloat16` and `tf.float16` are the smallest floats"
 )
 _SDCA = "the dual coordinate solver of TensorFlow's linear estimators; `tf.train.FtrlOptimizer` trains such models"
-_OBJECTS = "saves objects of TensorFlow 2; `tf.saved_model.Builder` and `tf.saved_model.load` save and load graphs"
+_OBJECTS = "for objects of TensorFlow 2; `tf.saved_model.Builder` and `tf.saved_model.load` save and load graphs"
 
 # Pattern of dotted names below `tf` -> the reason. The first that fits decides.
 REASONS: Final[dict[str, str]] = {

@@ -1,4 +1,4 @@
-"""SavedModels in both directions: models that one system saves load, run and train on in the other."""
+"""SavedModels that one system saves load, run and train on in the other."""
 
 from __future__ import annotations
 

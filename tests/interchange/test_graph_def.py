@@ -380,7 +380,7 @@ def test_exported_graphs_keep_static_shapes(form: str) -> None:
 
 
 def test_shapes_of_an_imported_loop_stay_true_after_a_gradient() -> None:
-    """A gradient adds outputs to the loop; attributes of the file with shapes would then be wrong."""
+    """A gradient adds outputs to the loop, which the shapes in the file lack."""
     with hr.Graph() as g:
         x = hr.placeholder(f32, (), name="x")
         hr.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, hr.tanh(y * x)), (0, x), name="loop")

@@ -1,4 +1,4 @@
-"""The format of SavedModels: what is read and written, and which folders are refused."""
+"""The format of SavedModels: reading, writing, and folders that are refused."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_model_is_written_and_read(tmp_path: Path) -> None:
 
 
 def test_messages_in_the_text_of_tensorflow_are_read(tmp_path: Path) -> None:
-    """TensorFlow writes the fields of an asset in the text, under the name of its message."""
+    """In the text TensorFlow writes an asset as fields, under the name of its message."""
     (tmp_path / "saved_model.pbtxt").write_text(
         "saved_model_schema_version: 1 meta_graphs { graph_def { node { name: 'path' op: 'Const' } } "
         "collection_def { key: 'saved_model_assets' value { any_list { value { "

@@ -10,7 +10,7 @@ from headrace.v1.scoping import init_scope
 
 
 class Asset:
-    """A file that belongs to a SavedModel. It can be used as a tensor, its path.
+    """File of a SavedModel, which can be used as a tensor, its path.
 
     Put `asset_path` into `assets_collection` of a builder, which then copies the file.
 

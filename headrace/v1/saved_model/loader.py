@@ -44,10 +44,10 @@ def parse_saved_model(export_dir: str) -> SavedModel:
 def load(
     sess: Any, tags: Iterable[str], export_dir: str, import_scope: str | None = None, **saver_kwargs: Any
 ) -> MetaGraphDef:
-    """Adds a graph of a SavedModel to that of a session, restores its variables, and runs its initializer.
+    """Loads a graph of a SavedModel into a session.
 
-    The initializer is the `main_op` (or `legacy_init_op`) with which the graph was saved. It runs last, with the paths
-    of the assets in the folder.
+    The operations are added to the graph of the session, the variables restored, and the initializer run, which is
+    the `main_op` (or `legacy_init_op`) with which the graph was saved. It reads the assets in the folder.
 
     Args:
       sess: the session.

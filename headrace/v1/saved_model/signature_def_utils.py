@@ -145,7 +145,9 @@ def _info(tensor: Any, dtype: Any, text: str) -> TensorInfo:
 
 
 def is_valid_signature(signature_def: SignatureDef | None) -> bool:
-    """Whether a server can answer the call: one of the three kinds above, with its inputs and outputs.
+    """Whether a server can answer the call.
+
+    The call must be of one of the three kinds above, with the inputs and outputs of its kind.
 
     Args:
       signature_def: the message.
