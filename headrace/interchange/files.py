@@ -164,8 +164,6 @@ def read_meta_graph_def(meta_graph_def: Any) -> MetaGraphDef:
       GraphError: the argument does not contain one.
       TypeError: an argument of another type.
     """
-    from google.protobuf import text_format
-
     from headrace import pb
 
     if isinstance(meta_graph_def, pb.MetaGraphDef):
@@ -173,12 +171,36 @@ def read_meta_graph_def(meta_graph_def: Any) -> MetaGraphDef:
     if not isinstance(meta_graph_def, str):
         made: MetaGraphDef = read_message(pb.MetaGraphDef, meta_graph_def)
         return made
+    parsed: MetaGraphDef = parse_text(pb.MetaGraphDef, meta_graph_def)
+    return parsed
+
+
+def parse_text(kind: Any, text: str) -> Any:
+    """Returns the message of class `kind` of protobuf's text form.
+
+    Raises:
+      GraphError: the text is no such message.
+    """
+    from google.protobuf import text_format
+
+    name = kind.DESCRIPTOR.name
     try:
-        return text_format.Parse(meta_graph_def, pb.MetaGraphDef())
+        return text_format.Parse(text, kind(), descriptor_pool=_TensorFlowNames())  # type: ignore[arg-type]
     except text_format.ParseError as e:
-        raise GraphError(f"not a MetaGraphDef: {e}") from e
+        raise GraphError(f"not a {name}: {e}") from e
     except RecursionError as e:  # of the text parser; the binary one has a limit of its own
-        raise GraphError("not a MetaGraphDef: its messages are nested too deeply") from e
+        raise GraphError(f"not a {name}: its messages are nested too deeply") from e
+
+
+class _TensorFlowNames:
+    """Finds headrace's messages by TensorFlow's names, for messages of any type within a text."""
+
+    def FindMessageTypeByName(self, full_name: str) -> Any:
+        from google.protobuf import descriptor_pool
+
+        package, _, name = full_name.partition(".")
+        ours = f"headrace.pb.{name}" if package == "tensorflow" else full_name
+        return descriptor_pool.Default().FindMessageTypeByName(ours)
 
 
 def read_message(kind: Any, given: Any) -> Any:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from headrace.pb.meta_graph_pb2 import AssetFileDef, CollectionDef, MetaGraphDef, SignatureDef, TensorInfo
     from headrace.pb.queue_runner_pb2 import QueueRunnerDef
     from headrace.pb.rewriter_config_pb2 import RewriterConfig
+    from headrace.pb.saved_model_pb2 import SavedModel
     from headrace.pb.saved_tensor_slice_pb2 import SavedSlice, SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices
     from headrace.pb.saver_pb2 import SaverDef
     from headrace.pb.step_stats_pb2 import StepStats
@@ -111,6 +112,7 @@ __all__ = [
     "RunMetadata",
     "RunOptions",
     "SaveSliceInfoDef",
+    "SavedModel",
     "SavedSlice",
     "SavedSliceMeta",
     "SavedTensorSliceMeta",
@@ -169,6 +171,7 @@ _LATER = {
     "RunMetadata": "config",
     "RunOptions": "config",
     "SaveSliceInfoDef": "variable",
+    "SavedModel": "saved_model",
     "SavedSlice": "saved_tensor_slice",
     "SavedSliceMeta": "saved_tensor_slice",
     "SavedTensorSliceMeta": "saved_tensor_slice",

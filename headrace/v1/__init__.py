@@ -660,6 +660,7 @@ _LATER = {
     "ragged": "headrace.v1.ragged",
     "raw_ops": "headrace.api.raw_ops",
     "resource_loader": "headrace.v1.resource_loader",
+    "saved_model": "headrace.v1.saved_model",
     "sysconfig": "headrace.v1.sysconfig",
     "types": "headrace.v1.types",
     "version": "headrace.v1.version",
@@ -670,6 +671,9 @@ _LATER = {
         "AttrValue", "ConfigProto", "Event", "GPUOptions", "GraphDef", "GraphOptions", "HistogramProto", "LogMessage",
         "MetaGraphDef", "NameAttrList", "NodeDef", "OptimizerOptions", "RunMetadata", "RunOptions", "SessionLog",
         "Summary", "SummaryMetadata",
+        "AttrValue", "ConfigProto", "Event", "GPUOptions", "GraphDef", "GraphOptions", "HistogramProto", "MetaGraphDef",
+        "NameAttrList", "NodeDef", "OptimizerOptions", "RunMetadata", "RunOptions", "SessionLog", "Summary",
+        "SummaryMetadata", "TensorInfo",
     )
 }  # fmt: skip
 
@@ -693,6 +697,7 @@ if TYPE_CHECKING:
         SessionLog,
         Summary,
         SummaryMetadata,
+        TensorInfo,
     )  # fmt: skip
     from headrace.v1 import (
         app,
@@ -707,6 +712,7 @@ if TYPE_CHECKING:
         profiler,
         ragged,
         resource_loader,
+        saved_model,
         sysconfig,
         version,
     )
@@ -782,6 +788,7 @@ __all__ = [
     "TFRecordReader",
     "Tensor",
     "TensorArray",
+    "TensorInfo",
     "TensorShape",
     "TensorSpec",
     "TextLineReader",
@@ -1175,6 +1182,7 @@ __all__ = [
     "round",
     "rsqrt",
     "saturate_cast",
+    "saved_model",
     "scalar_mul",
     "scan",
     "scatter_add",

@@ -20,6 +20,7 @@ _INT8 = (
     "a kernel of TensorFlow's quantized networks for one kind of processor; `tf.quantization` simulates their rounding"
 )
 _SDCA = "the dual coordinate solver of TensorFlow's linear estimators; `tf.train.FtrlOptimizer` trains such models"
+_OBJECTS = "for objects of TensorFlow 2; `tf.saved_model.Builder` and `tf.saved_model.load` save and load graphs"
 
 # Pattern of dotted names below `tf` -> the reason. The first that fits decides.
 REASONS: Final[dict[str, str]] = {
@@ -124,6 +125,9 @@ REASONS: Final[dict[str, str]] = {
     "train.sdca_*": _SDCA,
     "train.do_quantize_training_on_graphdef": "`tf.quantization.fake_quant_with_min_max_vars` trains for quantization",
     "train.experimental.*": "a part of TensorFlow 2's checkpoints; `tf.train.Saver(sharded=True)` writes shards",
+    "saved_model.save": _OBJECTS,
+    "saved_model.load_v2": _OBJECTS,
+    "saved_model.experimental.*": _OBJECTS,
     "nondifferentiable_batch_function": "a part of TensorFlow's servers",
     "check_pinned": "a check of GPU devices",
     "config.experimental.ClusterDeviceFilters": "`tf.ConfigProto(device_filters=...)` limits the tasks of a session",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.api import scopes
 from headrace.interchange import meta_graph
@@ -11,6 +12,9 @@ from headrace.v1.graph import Graph, GraphKeys, get_default_graph, in_default_gr
 from headrace.v1.queue_runner import QueueRunner
 from headrace.v1.saver import Saver
 from headrace.v1.variables import KINDS
+
+if TYPE_CHECKING:
+    from headrace.pb import MetaGraphDef
 
 
 @in_default_graph
@@ -36,13 +40,26 @@ def import_meta_graph(
 
     Returns:
       The saver that it speaks of. If it speaks of none, a new one for the graph's variables, which adds its operations
-      when it is first used; None if there are no variables.
+      when it is first used; None if there are no variables in the scope.
 
     Raises:
       OSError, GraphError, NotFoundError: see `headrace.import_meta_graph`.
 
     Source: TensorFlow's `tf.train.import_meta_graph`.
     """
+    message = meta_graph.read(meta_graph_or_file)
+    return add_meta_graph(message, clear_devices, import_scope, graph, input_map, restore_collections_predicate)[1]
+
+
+def add_meta_graph(
+    message: MetaGraphDef,
+    clear_devices: bool = False,
+    import_scope: str | None = None,
+    graph: Graph | None = None,
+    input_map: Mapping[str, Any] | None = None,
+    restore_collections_predicate: Callable[[str], bool] = lambda key: True,
+) -> tuple[meta_graph.Found, Saver | None]:
+    """Does the work of `import_meta_graph`; returns also the objects that the file names."""
     from headrace.interchange.collection import variable_decoders
 
     decoders = {
@@ -50,7 +67,6 @@ def import_meta_graph(
         GraphKeys.QUEUE_RUNNERS: QueueRunner.of_names,
         GraphKeys.SAVERS: Saver.of_names,
     }
-    message = meta_graph.read(meta_graph_or_file)
     into = get_default_graph() if graph is None else graph
     around = into.get_name_scope() if graph is None or graph is get_default_graph() else ""
     chosen = import_scope or (f"{around}/" if around else "")
@@ -63,5 +79,6 @@ def import_meta_graph(
     for key, items in found.collections.items():
         for x in items:
             into.add_to_collection(key, x)
-    has_any = any(into.get_collection(key) for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.SAVEABLE_OBJECTS))
-    return Saver.on_demand(into) if saver is None and has_any else saver
+    inside = re.escape(prefix) or None
+    has_any = any(into.get_collection(key, inside) for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.SAVEABLE_OBJECTS))
+    return found, Saver.on_demand(into) if saver is None and has_any else saver

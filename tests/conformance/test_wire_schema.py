@@ -26,7 +26,8 @@ TENSORFLOW_SCHEMA = """
 import sys
 from google.protobuf import descriptor_pb2
 from tensorflow.core.example import example_pb2
-from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2, tensor_bundle_pb2, tensorflow_server_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2, saved_model_pb2
+from tensorflow.core.protobuf import tensor_bundle_pb2, tensorflow_server_pb2
 from tensorflow.core.profiler import tfprof_log_pb2, tfprof_output_pb2
 from tensorflow.core.util import event_pb2, saved_tensor_slice_pb2
 from tensorflow.python.training import checkpoint_state_pb2
@@ -43,6 +44,7 @@ def walk(file):
 
 walk(meta_graph_pb2.DESCRIPTOR)
 walk(queue_runner_pb2.DESCRIPTOR)
+walk(saved_model_pb2.DESCRIPTOR)
 walk(example_pb2.DESCRIPTOR)
 walk(tensor_bundle_pb2.DESCRIPTOR)
 walk(event_pb2.DESCRIPTOR)
@@ -71,6 +73,7 @@ def our_files() -> list[FileDescriptorProto]:
 
     walk(pb.MetaGraphDef.DESCRIPTOR.file)
     walk(pb.QueueRunnerDef.DESCRIPTOR.file)
+    walk(pb.SavedModel.DESCRIPTOR.file)
     walk(pb.Example.DESCRIPTOR.file)
     walk(pb.BundleEntryProto.DESCRIPTOR.file)
     walk(pb.Event.DESCRIPTOR.file)

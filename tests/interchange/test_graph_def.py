@@ -379,6 +379,25 @@ def test_exported_graphs_keep_static_shapes(form: str) -> None:
     by_both(g, ["c:0"], {"x:0": np.ones((2, 3))}, add_shapes=True)
 
 
+def test_shapes_of_an_imported_loop_stay_true_after_a_gradient() -> None:
+    """A gradient adds outputs to the loop, which the shapes in the file lack."""
+    with hr.Graph() as g:
+        x = hr.placeholder(f32, (), name="x")
+        hr.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, hr.tanh(y * x)), (0, x), name="loop")
+    message = g.as_graph_def(add_shapes=True)
+    loop = next(n for n in message.node if n.name == "loop")
+    outputs = loop.attr["_output_shapes"].list.shape
+    loop.attr["output_shapes"].list.shape.extend(outputs)
+    with hr.Graph() as again:
+        made: Any = hr.import_graph_def(message, name="", return_elements=["loop:1", "x:0", "loop"])
+        hr.gradients(made[0], [made[1]])
+    assert len(made[2].outputs) > len(outputs)
+    for add_shapes in (False, True):
+        loop = next(n for n in again.as_graph_def(add_shapes=add_shapes).node if n.name == "loop")
+        assert len(loop.attr["output_shapes"].list.shape) == len(made[2].outputs)
+        assert len(loop.attr["_output_shapes"].list.shape) == (len(made[2].outputs) if add_shapes else 0)
+
+
 def test_versions() -> None:
     g = cases.a_loop()
     structured, primitive = (g.as_graph_def(form).versions for form in FORMS)

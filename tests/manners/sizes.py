@@ -30,7 +30,7 @@ BUDGETS: Final = {
     "files": 2700,
     "grad": 2800,
     "inspect": 1800,
-    "interchange": 900,
+    "interchange": 1050,
     "ir": 7260,
     "jit": 1400,
     "lower": 1200,

@@ -619,6 +619,9 @@ def write_node(
         node.attr["value"].tensor.dtype = op.attrs["dtype"].number  # the numpy dtype does not show quantisation
     if is_for_files and owns and len(op.attrs.get("output_shapes", op.outputs)) != len(op.outputs):
         # Without these, TensorFlow assumes that a loop's outputs have the shapes of its inputs.
+        del node.attr["output_shapes"].list.shape[:]
         node.attr["output_shapes"].list.shape.extend(wire.encode_shape(t.shape) for t in op.outputs)
+    if SHAPES in node.attr and (add_shapes or len(node.attr[SHAPES].list.shape) != len(op.outputs)):
+        del node.attr[SHAPES]  # of an imported node: a gradient may have added outputs since
     if add_shapes and op.outputs:
         node.attr[SHAPES].list.shape.extend(wire.encode_shape(t.shape) for t in op.outputs)

@@ -86,7 +86,7 @@ INSTEAD: Final = {
     "rnn.PhasedLSTMCell": "tf.contrib.rnn.LSTMCell",
     "rnn.TimeFreqLSTMCell": "tf.contrib.rnn.LSTMCell",
     "rpc": "tf.py_func with a client of Python",
-    "saved_model": "tf.train.export_meta_graph and tf.train.Saver",
+    "saved_model": "tf.saved_model",
     "signal": "tf.signal",
     "solvers": "tf.linalg.solve, or scipy.sparse.linalg in tf.py_func",
     "sparsemax": "tf.contrib.seq2seq with a `probability_fn`",
