@@ -49,6 +49,7 @@ from headrace.ir.graph import Operation
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.tensor_type import Tensor
 from headrace.v1 import (
+    audio,
     autograph,
     bitwise,
     compat,
@@ -641,6 +642,7 @@ disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 _LATER = {
     "app": "headrace.v1.app",
     "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor",
+    "RaggedTensorSpec": "headrace.v1.ragged.ragged_spec:RaggedTensorSpec",
     "data": "headrace.v1.data",
     "distributions": "headrace.v1.distributions",
     "feature_column": "headrace.v1.feature_column",
@@ -700,6 +702,7 @@ if TYPE_CHECKING:
         sysconfig,
         version,
     )
+    from headrace.v1.ragged.ragged_spec import RaggedTensorSpec
     from headrace.v1.ragged.ragged_tensor import RaggedTensor
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
@@ -754,6 +757,7 @@ __all__ = [
     "PriorityQueue",
     "QueueBase",
     "RaggedTensor",
+    "RaggedTensorSpec",
     "RandomShuffleQueue",
     "ReaderBase",
     "RegisterGradient",
@@ -830,6 +834,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "audio",
     "autograph",
     "batch_gather",
     "batch_scatter_update",

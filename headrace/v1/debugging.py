@@ -34,6 +34,7 @@ from headrace.v1.math_ops import is_finite as is_finite
 from headrace.v1.math_ops import is_inf as is_inf
 from headrace.v1.math_ops import is_nan as is_nan
 from headrace.v1.session import defaults
+from headrace.v1.shape_checks import assert_shapes as assert_shapes
 
 
 def get_log_device_placement() -> Any:
@@ -72,7 +73,7 @@ __all__ = [
     "Assert", "assert_equal", "assert_greater", "assert_greater_equal", "assert_integer", "assert_less",
     "assert_less_equal", "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive",
     "assert_none_equal", "assert_positive", "assert_proper_iterable", "assert_rank", "assert_rank_at_least",
-    "assert_rank_in", "assert_same_float_dtype", "assert_scalar", "assert_type", "check_numerics",
+    "assert_rank_in", "assert_same_float_dtype", "assert_scalar", "assert_shapes", "assert_type", "check_numerics",
     "disable_traceback_filtering", "enable_traceback_filtering", "get_log_device_placement", "is_finite", "is_inf",
     "is_nan", "is_non_decreasing", "is_numeric_tensor", "is_strictly_increasing", "is_traceback_filtering_enabled",
     "set_log_device_placement",

@@ -103,9 +103,6 @@ DIFFERS = {
     "import_graph_def": "`op_dict` has no effect",
     "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",
     "py_function": "gradients of first order",
-    "nn.max_pool_v2": "of images alone, not of sequences or volumes",
-    "nn.avg_pool_v2": "of images alone, not of sequences or volumes",
-    "assert_equal": "an error shows both tensors, not `data`",
 }
 
 # Text for every error class, in place of its arguments.
