@@ -152,8 +152,6 @@ REASONS: Final[dict[str, str]] = {
     "graph_util.must_run_on_cpu": "a rule of GPU devices; every operation runs on CPUs",
     "errors.raise_exception_on_not_ok_status": "a part of TensorFlow's C library; errors are raised by the call itself",
     "debugging.*able_check_numerics": "`tf.add_check_numerics_ops`, or `session.run(..., check_numerics=True)`",
-    "linalg.LinearOperator*": "a class of TensorFlow 2; `tf.linalg` has functions of matrices, of batches too",
-    "linalg.experimental.*": "a method for a `LinearOperator`; `tf.while_loop` runs its iterations",
     "enable_v2_behavior": "`hr` has eager execution and TensorFlow 2's rules",
     "enable_tensor_equality": "tensors of a graph compare by identity; `tf.equal` compares elements",
     "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",

@@ -132,12 +132,12 @@ class experimental:
 # fmt: off
 __all__ = [
     "Algorithm", "Generator", "all_candidate_sampler", "categorical", "create_rng_state", "experimental",
-    "fixed_unigram_candidate_sampler", "fold_in", "gamma", "get_global_generator", "get_seed", "learned_unigram_candidate_sampler",
-    "log_uniform_candidate_sampler", "multinomial", "normal", "poisson", "random_gamma", "random_normal",
-    "random_poisson", "random_shuffle", "random_uniform", "set_global_generator", "set_random_seed", "shuffle", "split", "stateless_binomial",
-    "stateless_categorical", "stateless_gamma", "stateless_multinomial", "stateless_normal",
-    "stateless_parameterized_truncated_normal", "stateless_poisson", "stateless_truncated_normal", "stateless_uniform",
-    "truncated_normal", "uniform", "uniform_candidate_sampler",
+    "fixed_unigram_candidate_sampler", "fold_in", "gamma", "get_global_generator", "get_seed",
+    "learned_unigram_candidate_sampler", "log_uniform_candidate_sampler", "multinomial", "normal", "poisson",
+    "random_gamma", "random_normal", "random_poisson", "random_shuffle", "random_uniform", "set_global_generator",
+    "set_random_seed", "shuffle", "split", "stateless_binomial", "stateless_categorical", "stateless_gamma",
+    "stateless_multinomial", "stateless_normal", "stateless_parameterized_truncated_normal", "stateless_poisson",
+    "stateless_truncated_normal", "stateless_uniform", "truncated_normal", "uniform", "uniform_candidate_sampler",
 ]
 # fmt: on
 

@@ -91,7 +91,8 @@ class _Wanted:
     """A tensor and the shape that it must have; a scalar counts as a vector of one element."""
 
     def __init__(self, x: Any, shape: Any, prefix: str) -> None:
-        self.x = x if isinstance(x, SparseTensor) else array_ops.convert_to_tensor(x)
+        given: Any = x if isinstance(x, SparseTensor) else array_ops.convert_to_tensor(x)
+        self.x = given
         sparse = isinstance(x, SparseTensor)
         self.label = f"{self.x.get_shape()} dtype: {self.x.dtype.name}" if sparse else self.x.name
         if not isinstance(shape, (Iterable, TensorShape)):

@@ -91,9 +91,7 @@ def _as_wanted(parts: SparseTensor, result_type: str) -> Any:
         return parts
     from headrace.v1.ragged.ragged_tensor import RaggedTensor
 
-    return RaggedTensor.from_value_rowids(
-        parts.values, parts.indices[:, 0], nrows=parts.dense_shape[0], validate=False
-    )
+    return RaggedTensor.from_value_rowids(parts.values, parts.indices[:, 0], nrows=parts.dense_shape[0], validate=False)
 
 
 # fmt: off

@@ -333,7 +333,8 @@ def random_jpeg_quality(image: Any, min_jpeg_quality: int, max_jpeg_quality: int
         )
     if min_jpeg_quality >= max_jpeg_quality:
         raise ValueError(
-            f"`min_jpeg_quality` must be less than `max_jpeg_quality`, got {min_jpeg_quality!r} and {max_jpeg_quality!r}"
+            f"`min_jpeg_quality` must be less than `max_jpeg_quality`, got {min_jpeg_quality!r} and "
+            f"{max_jpeg_quality!r}"
         )
     quality = random.uniform((), min_jpeg_quality, max_jpeg_quality, dtypes.int32, seed=seed)
     return adjust_jpeg_quality(image, quality)

@@ -1,9 +1,9 @@
 """Arithmetic on quantised numbers: products, convolution, sums, relu, pooling, joining.
 
 Source: TensorFlow's ops QuantizedMatMul, QuantizedConv2D, QuantizedMul, QuantizedAdd, QuantizedBiasAdd, QuantizedRelu,
-QuantizedRelu6, QuantizedReluX, QuantizedMaxPool, QuantizedAvgPool, QuantizedConcat and QuantizedReshape. Each quantised array, also the
-result, has two further tensors with the ends of its range. Products of 8-bit numbers are exact in 32 bits, and the
-range of the result follows from those of the factors.
+QuantizedRelu6, QuantizedReluX, QuantizedMaxPool, QuantizedAvgPool, QuantizedConcat and QuantizedReshape. Each quantised
+array, also the result, has two further tensors with the ends of its range. Products of 8-bit numbers are exact in 32
+bits, and the range of the result follows from those of the factors.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _relu(type: str, top: float | None) -> Any:
                 if ends[0].ndim:
                     raise InvalidArgumentError(f"max_value must be a scalar, got shape {list(ends[0].shape)}")
                 limit = float(ends[0])
-            low, high = _checked(*ends[-2:], "features")
+            low, high = _checked(ends[-2], ends[-1], "features")
             zero = clipped(from_float(F64(0), t, low, high), t)
             out = np.maximum(q, zero)
             if limit is not None:

@@ -19,8 +19,9 @@ from headrace.v1.ragged.ragged_tensor import segment_ids_to_row_splits as segmen
 
 # fmt: off
 __all__ = [
-    "RaggedTensorValue", "boolean_mask", "constant", "constant_value", "cross", "cross_hashed", "map_flat_values", "placeholder", "range",
-    "row_splits_to_segment_ids", "segment_ids_to_row_splits", "stack", "stack_dynamic_partitions",
+    "RaggedTensorValue", "boolean_mask", "constant", "constant_value", "cross", "cross_hashed", "map_flat_values",
+    "placeholder", "range", "row_splits_to_segment_ids", "segment_ids_to_row_splits", "stack",
+    "stack_dynamic_partitions",
 ]
 # fmt: on
 

@@ -68,8 +68,10 @@ def _converted(x: Any, place: int) -> Any:
     if isinstance(x, RaggedTensor) and x.ragged_rank != 1:
         raise ValueError(f"tf.ragged.cross only supports inputs with rank=2, got inputs[{place}] = {x!r}")
     if x.dtype.is_integer:
-        return x.with_values(math_ops.cast(x.values, dtypes.int64)) if isinstance(x, RaggedTensor) else (
-            math_ops.cast(x, dtypes.int64)
+        return (
+            x.with_values(math_ops.cast(x.values, dtypes.int64))
+            if isinstance(x, RaggedTensor)
+            else (math_ops.cast(x, dtypes.int64))
         )
     if x.dtype != dtypes.string:
         raise ValueError(f"Unexpected dtype for inputs[{place}]: {x.dtype}; give strings or integers")

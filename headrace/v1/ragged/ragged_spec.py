@@ -97,6 +97,4 @@ class RaggedTensorSpec:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return (
-            f"RaggedTensorSpec({self.shape!r}, {self.dtype!r}, {self.ragged_rank}, {self.row_splits_dtype!r})"
-        )
+        return f"RaggedTensorSpec({self.shape!r}, {self.dtype!r}, {self.ragged_rank}, {self.row_splits_dtype!r})"

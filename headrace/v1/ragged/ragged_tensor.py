@@ -411,7 +411,9 @@ class RaggedTensor(nest.Composite):
             raise ValueError(f"merge_dims needs axes of a ragged tensor of rank {rank}, got {outer_axis}, {inner_axis}")
         first, last = axes
         if first > last:
-            raise ValueError(f"Expected outer_axis ({outer_axis}) to be less than or equal to inner_axis ({inner_axis}).")
+            raise ValueError(
+                f"Expected outer_axis ({outer_axis}) to be less than or equal to inner_axis ({inner_axis})."
+            )
         out: Any = self
         for _ in range(last - first):
             out = _merged(out, first)
