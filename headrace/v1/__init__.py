@@ -547,7 +547,7 @@ from headrace.v1.strings import to_hash_bucket_fast as string_to_hash_bucket_fas
 from headrace.v1.strings import to_hash_bucket_strong as string_to_hash_bucket_strong
 from headrace.v1.strings import to_number as string_to_number
 from headrace.v1.template import make_template
-from headrace.v1.tensor_array import TensorArray
+from headrace.v1.tensor_array import TensorArray, TensorArraySpec
 from headrace.v1.tensor_shape import Dimension, TensorShape, broadcast_static_shape
 from headrace.v1.tensor_shape import dimension_at_index as dimension_at_index
 from headrace.v1.tensor_shape import dimension_value as dimension_value
@@ -595,6 +595,7 @@ from headrace.v1.variables import (
     scatter_sub,
     scatter_update,
     trainable_variables,
+    variable_creator_scope,
     variables_initializer,
 )  # fmt: skip
 from headrace.v1.version import (
@@ -775,6 +776,7 @@ __all__ = [
     "TFRecordReader",
     "Tensor",
     "TensorArray",
+    "TensorArraySpec",
     "TensorShape",
     "TensorSpec",
     "TextLineReader",
@@ -1310,6 +1312,7 @@ __all__ = [
     "unsorted_segment_sum",
     "unstack",
     "variable_axis_size_partitioner",
+    "variable_creator_scope",
     "variable_op_scope",
     "variable_scope",
     "variables_initializer",

@@ -29,7 +29,6 @@ REASONS: Final[dict[str, str]] = {
     # packages
     "keras*": _KERAS,
     "layers.experimental.*": _KERAS,
-    "layers.InputSpec": "the layers check the ranks of their inputs themselves",
     "lite*": "a converter for phones; `tf.train.write_graph` writes graphs for converters",
     "tpu*": "no TPU device exists; the same graph runs on CPU devices without these names",
     "distribute*": "strategies belong to TensorFlow 2; `tf.train.replica_device_setter`, "
@@ -151,7 +150,6 @@ REASONS: Final[dict[str, str]] = {
     "user_ops.*": "an example of TensorFlow's sources",
     "graph_util.must_run_on_cpu": "a rule of GPU devices; every operation runs on CPUs",
     "errors.raise_exception_on_not_ok_status": "a part of TensorFlow's C library; errors are raised by the call itself",
-    "debugging.*able_check_numerics": "`tf.add_check_numerics_ops`, or `session.run(..., check_numerics=True)`",
     "enable_v2_behavior": "`hr` has eager execution and TensorFlow 2's rules",
     "enable_tensor_equality": "tensors of a graph compare by identity; `tf.equal` compares elements",
     "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",
@@ -159,11 +157,9 @@ REASONS: Final[dict[str, str]] = {
     "type_spec_from_value": "a function of TensorFlow 2; `tf.TensorSpec` describes tensors",
     "NoneTensorSpec": "a class of TensorFlow 2; `tf.TensorSpec` describes tensors",
     "IndexedSlicesSpec": "a class of TensorFlow 2; `tf.TensorSpec` describes the parts",
-    "TensorArraySpec": "a class of TensorFlow 2; a `TensorArray` passes through loops and functions itself",
     "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
     "wrap_function": "`hr.jit` makes a function of a Python function",
     "Module": "`hr.layers.Layer` holds variables and layers",
-    "variable_creator_scope": "the `custom_getter` of `tf.variable_scope` changes how variables are made",
     "autograph.trace": "`tf.print` and `hr.watch` show values",
     "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",
 }

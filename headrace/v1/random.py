@@ -111,11 +111,11 @@ def set_global_generator(generator: Any) -> None:
     """Makes a generator the global one.
 
     Args:
-      generator: a `Generator`.
+      generator: a `Generator`; None: the next `get_global_generator` makes one.
 
     Source: TensorFlow's `tf.random.set_global_generator`.
     """
-    _global_generator[:] = [generator]
+    _global_generator[:] = [] if generator is None else [generator]
 
 
 class experimental:

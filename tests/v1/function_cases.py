@@ -100,12 +100,48 @@ def texts(tf: Any) -> dict[str, Any]:
     }
 
 
+def _example(**lists: Any) -> str:
+    """An example of integers in JSON."""
+    features = {key: {"int64List": {"value": values}} for key, values in lists.items()}
+    return json.dumps({"features": {"feature": features}})
+
+
+def examples(tf: Any) -> dict[str, Any]:
+    """Features of examples with rows of different lengths."""
+    feature = tf.io.RaggedFeature
+    parts = {
+        "splits": [feature.RowSplits("splits")],
+        "lengths": [feature.RowLengths("lengths")],
+        "starts": [feature.RowStarts("starts")],
+        "limits": [feature.RowLimits("limits")],
+        "rows": [feature.ValueRowIds("rows")],
+        "uniform": [feature.UniformRowLength(2)],
+        "nested": [feature.RowLengths("outer"), feature.RowLengths("lengths")],
+        "uniform outside": [feature.UniformRowLength(3), feature.RowLengths("lengths")],
+    }
+    one = _example(
+        v=[3, 1, 4, 1, 5, 9], splits=[0, 2, 3, 6], lengths=[2, 1, 3], starts=[0, 2, 3], limits=[2, 3, 6],
+        rows=[0, 0, 1, 2, 2, 2], outer=[2, 1],
+    )  # fmt: skip
+    two = _example(
+        v=[2, 7], splits=[0, 0, 1, 2], lengths=[0, 1, 1], starts=[0, 0, 1], limits=[0, 1, 2], rows=[1, 2], outer=[3]
+    )
+    out: dict[str, Any] = {}
+    wanted = {name: feature(tf.int64, "v", partitions) for name, partitions in parts.items()}
+    wanted["v"] = feature(tf.int64)
+    batch = tf.io.parse_example(tf.io.decode_json_example([one, two]), wanted)
+    single = tf.io.parse_single_example(tf.io.decode_json_example(one), wanted)
+    out |= {f"features of a batch, {name}": x for name, x in batch.items()}
+    out |= {f"features of one, {name}": x for name, x in single.items()}
+    return out
+
+
 def build(tf: Any) -> dict[str, Any]:
     """Builds tensors of all areas in the default graph."""
     return {name: x for area in AREAS for name, x in area(tf).items()}
 
 
-AREAS = (images, networks, randomness, sounds, texts)
+AREAS = (images, networks, randomness, sounds, texts, examples)
 
 
 def plain(value: Any) -> Any:

@@ -102,6 +102,7 @@ DIFFERS = {
     "errors.error_code_from_exception_type": "another class is a `KeyError`",
     "import_graph_def": "`op_dict` has no effect",
     "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",
+    "debugging.enable_check_numerics": "the values of every step are checked, of older operations too",
     "py_function": "gradients of first order",
 }
 
