@@ -233,9 +233,14 @@ def assert_all_finite(x: Any, message: str, name: str | None = None) -> Tensor:
 
 def _comparison(name: str, type: str, symbol: str) -> Callable[..., Any]:
     def function(
-        x: Any, y: Any, message: str | None = None, summarize: int | None = None, name: str | None = None
+        x: Any,
+        y: Any,
+        message: str | None = None,
+        summarize: int | None = None,
+        name: str | None = None,
+        data: Sequence[Any] | None = None,
     ) -> Any:
-        return _compare(function.__name__, type, symbol, x, y, message, summarize, name)
+        return _compare(function.__name__, type, symbol, x, y, message, summarize, name, data)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""When it runs, fails unless x {symbol} y holds for all elements.
@@ -245,6 +250,7 @@ def _comparison(name: str, type: str, symbol: str) -> Callable[..., Any]:
       message: what the error begins with.
       summarize: how many elements of each it shows; 3 if None.
       name: name of the scope; "{name}" if None.
+      data: the tensors and texts that the error shows after the message, in place of `x` and `y`.
 
     Returns:
       The operation that checks.
@@ -260,19 +266,28 @@ def _comparison(name: str, type: str, symbol: str) -> Callable[..., Any]:
 
 
 def _compare(
-    default: str, type: str, symbol: str, x: Any, y: Any, message: str | None, summarize: int | None, name: str | None
+    default: str,
+    type: str,
+    symbol: str,
+    x: Any,
+    y: Any,
+    message: str | None,
+    summarize: int | None,
+    name: str | None,
+    data: Sequence[Any] | None,
 ) -> Any:
     with scopes.name_scope(name, default, [x, y]):
         b = scopes.builder(x, y)
         x, y = pair(b, x, y)
         holds = reductions.reduce_all(b.make(type, (x, y), {}))
-        data = [
-            f"Condition x {symbol} y did not hold element-wise:",
-            f"x ({_label(x)}) = ",
-            x,
-            f"y ({_label(y)}) = ",
-            y,
-        ]
+        if data is None:
+            data = [
+                f"Condition x {symbol} y did not hold element-wise:",
+                f"x ({_label(x)}) = ",
+                x,
+                f"y ({_label(y)}) = ",
+                y,
+            ]
         return _assert_now(holds, data if message is None else [message, *data], summarize)
 
 
@@ -289,13 +304,19 @@ assert_greater_equal = _comparison("assert_greater_equal", "GreaterEqual", ">=")
 
 
 def _signed(name: str, compare: Callable[..., Any], swap: bool, what: str) -> Callable[..., Any]:
-    def function(x: Any, message: str | None = None, summarize: int | None = None, name: str | None = None) -> Any:
+    def function(
+        x: Any,
+        message: str | None = None,
+        summarize: int | None = None,
+        name: str | None = None,
+        data: Sequence[Any] | None = None,
+    ) -> Any:
         with scopes.name_scope(name, function.__name__, [x]):
             b = scopes.builder(x)
             x = b.tensor(x, None, "x")
             zero = b.const(0, x.dtype.base)
             text = f"{message or ''}{' ' if message else ''}Condition x {what} 0 did not hold element-wise:"
-            return compare(*((zero, x) if swap else (x, zero)), message=text, summarize=summarize)
+            return compare(*((zero, x) if swap else (x, zero)), message=text, summarize=summarize, data=data)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""When it runs, fails unless x {what} 0 holds for all elements; see `assert_equal`.
@@ -321,13 +342,14 @@ def assert_near(
     message: str | None = None,
     summarize: int | None = None,
     name: str | None = None,
+    data: Sequence[Any] | None = None,
 ) -> Any:
     """Adds a check that |x - y| <= atol + rtol * |y| everywhere.
 
     Args:
       x, y: tensors of floats of the same dtype; their shapes broadcast.
       rtol, atol: the tolerances; None: 10 times the machine epsilon of the dtype.
-      message, summarize, name: see `assert_equal`.
+      message, summarize, name, data: see `assert_equal`.
 
     Source: TensorFlow's `tf.debugging.assert_near`.
 
@@ -346,7 +368,8 @@ def assert_near(
         allowed = b.make("AddV2", (a, b.make("Mul", (r, b.make("Abs", (y,), {})), {}, "mul")), {}, "add")
         distance = b.make("Abs", (b.make("Sub", (x, y), {}, "sub"),), {})
         holds = reductions.reduce_all(b.make("LessEqual", (distance, allowed), {}))
-        data = ["x and y not equal to tolerance", f"x ({_label(x)}) = ", x, f"y ({_label(y)}) = ", y]
+        if data is None:
+            data = ["x and y not equal to tolerance", f"x ({_label(x)}) = ", x, f"y ({_label(y)}) = ", y]
         return _assert_now(holds, data if message is None else [message, *data], summarize)
 
 

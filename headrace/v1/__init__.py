@@ -48,6 +48,7 @@ from headrace.ir.graph import Operation
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.tensor_type import Tensor
 from headrace.v1 import (
+    audio,
     autograph,
     bitwise,
     compat,
@@ -549,7 +550,7 @@ from headrace.v1.strings import to_hash_bucket_fast as string_to_hash_bucket_fas
 from headrace.v1.strings import to_hash_bucket_strong as string_to_hash_bucket_strong
 from headrace.v1.strings import to_number as string_to_number
 from headrace.v1.template import make_template
-from headrace.v1.tensor_array import TensorArray
+from headrace.v1.tensor_array import TensorArray, TensorArraySpec
 from headrace.v1.tensor_shape import Dimension, TensorShape, broadcast_static_shape
 from headrace.v1.tensor_shape import dimension_at_index as dimension_at_index
 from headrace.v1.tensor_shape import dimension_value as dimension_value
@@ -597,6 +598,7 @@ from headrace.v1.variables import (
     scatter_sub,
     scatter_update,
     trainable_variables,
+    variable_creator_scope,
     variables_initializer,
 )  # fmt: skip
 from headrace.v1.version import (
@@ -646,6 +648,7 @@ disable_tensor_equality = disable_v2_tensorshape
 _LATER = {
     "app": "headrace.v1.app",
     "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor",
+    "RaggedTensorSpec": "headrace.v1.ragged.ragged_spec:RaggedTensorSpec",
     "data": "headrace.v1.data",
     "distributions": "headrace.v1.distributions",
     "experimental": "headrace.v1.experimental",
@@ -716,6 +719,7 @@ if TYPE_CHECKING:
         sysconfig,
         version,
     )
+    from headrace.v1.ragged.ragged_spec import RaggedTensorSpec
     from headrace.v1.ragged.ragged_tensor import RaggedTensor
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
@@ -771,6 +775,7 @@ __all__ = [
     "PriorityQueue",
     "QueueBase",
     "RaggedTensor",
+    "RaggedTensorSpec",
     "RandomShuffleQueue",
     "ReaderBase",
     "RegisterGradient",
@@ -789,6 +794,7 @@ __all__ = [
     "Tensor",
     "TensorArray",
     "TensorInfo",
+    "TensorArraySpec",
     "TensorShape",
     "TensorSpec",
     "TextLineReader",
@@ -848,6 +854,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "audio",
     "autograph",
     "batch_gather",
     "batch_scatter_update",
@@ -1326,6 +1333,7 @@ __all__ = [
     "unsorted_segment_sum",
     "unstack",
     "variable_axis_size_partitioner",
+    "variable_creator_scope",
     "variable_op_scope",
     "variable_scope",
     "variables_initializer",

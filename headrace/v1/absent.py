@@ -27,7 +27,6 @@ REASONS: Final[dict[str, str]] = {
     # packages
     "keras*": _KERAS,
     "layers.experimental.*": _KERAS,
-    "layers.InputSpec": "the layers check the ranks of their inputs themselves",
     "lite*": "a converter for phones; `tf.train.write_graph` writes graphs for converters",
     "tpu*": "no TPU device exists; the same graph runs on CPU devices without these names",
     "distribute*": "strategies belong to TensorFlow 2; `tf.train.replica_device_setter`, "
@@ -135,13 +134,6 @@ REASONS: Final[dict[str, str]] = {
     "sysconfig.get_*": f"ops are written in Python: {cite('how-to/extending')}",
     "user_ops.*": "an example of TensorFlow's sources",
     "errors.raise_exception_on_not_ok_status": "a part of TensorFlow's C library; errors are raised by the call itself",
-    "debugging.*able_check_numerics": "`tf.add_check_numerics_ops`, or `session.run(..., check_numerics=True)`",
-    "nn.quantized_relu_x": _INT8,
-    "nn.with_space_to_batch": "`tf.nn.convolution` and `tf.nn.pool` have a `dilation_rate`",
-    "linalg.LinearOperator*": "a class of TensorFlow 2; `tf.linalg` has functions of matrices, of batches too",
-    "linalg.experimental.*": "a method for a `LinearOperator`; `tf.while_loop` runs its iterations",
-    "random.*global_generator": "a generator belongs to its graph; `tf.random.Generator.from_seed` makes one",
-    "random.experimental.index_shuffle": "`tf.random_index_shuffle`, whose seed has three numbers",
     "enable_v2_behavior": "`hr` has eager execution and TensorFlow 2's rules",
     "enable_tensor_equality": "tensors of a graph compare by identity; `tf.equal` compares elements",
     "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",
@@ -154,6 +146,10 @@ REASONS: Final[dict[str, str]] = {
     "wrap_function": "`hr.jit` makes a function of a Python function",
     "Module": "`hr.layers.Layer` holds variables and layers",
     "variable_creator_scope": "the `custom_getter` of `tf.variable_scope` changes how variables are made",
+    "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
+    "wrap_function": "`hr.jit` makes a function of a Python function",
+    "Module": "`hr.layers.Layer` holds variables and layers",
+    "autograph.trace": "`tf.print` and `hr.watch` show values",
     "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",
 }
 

@@ -28,20 +28,19 @@ verify_tensor_all_finite = named(
     debugging.assert_all_finite, "t=x msg=message name x message", "verify_tensor_all_finite"
 )
 
-# TensorFlow's errors show `data` instead of the tensors that were compared
-_COMPARE = "x y data! summarize message name"
+_COMPARE = "x y data summarize message name"
 assert_equal = named(debugging.assert_equal, _COMPARE)
 assert_none_equal = named(debugging.assert_none_equal, _COMPARE)
 assert_less = named(debugging.assert_less, _COMPARE)
 assert_less_equal = named(debugging.assert_less_equal, _COMPARE)
 assert_greater = named(debugging.assert_greater, _COMPARE)
 assert_greater_equal = named(debugging.assert_greater_equal, _COMPARE)
-_SIGN = "x data! summarize message name"
+_SIGN = "x data summarize message name"
 assert_positive = named(debugging.assert_positive, _SIGN)
 assert_negative = named(debugging.assert_negative, _SIGN)
 assert_non_negative = named(debugging.assert_non_negative, _SIGN)
 assert_non_positive = named(debugging.assert_non_positive, _SIGN)
-assert_near = named(debugging.assert_near, "x y rtol atol data! summarize message name")
+assert_near = named(debugging.assert_near, "x y rtol atol data summarize message name")
 _RANK = "x rank data! summarize! message name"
 assert_rank = named(debugging.assert_rank, _RANK)
 assert_rank_at_least = named(debugging.assert_rank_at_least, _RANK)

@@ -5,6 +5,7 @@
 from typing import TYPE_CHECKING, Any
 
 from headrace import flags, public_names
+from headrace.v1 import session
 from headrace.v1.check_ops import Assert as Assert
 from headrace.v1.check_ops import assert_equal as assert_equal
 from headrace.v1.check_ops import assert_greater as assert_greater
@@ -34,6 +35,7 @@ from headrace.v1.math_ops import is_finite as is_finite
 from headrace.v1.math_ops import is_inf as is_inf
 from headrace.v1.math_ops import is_nan as is_nan
 from headrace.v1.session import defaults
+from headrace.v1.shape_checks import assert_shapes as assert_shapes
 
 
 def get_log_device_placement() -> Any:
@@ -50,6 +52,38 @@ def set_log_device_placement(enabled: Any) -> None:
     Source: TensorFlow's `tf.debugging.set_log_device_placement`.
     """
     defaults["log_device_placement"] = enabled is True
+
+
+def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int = 50) -> None:
+    """Makes every run of a session stop at the first result with a NaN or an infinity.
+
+    The operations may be older than the call.
+
+    Args:
+      stack_height_limit, path_length_limit: accepted as in TensorFlow; errors name the user's line.
+
+    Source: TensorFlow's `tf.debugging.enable_check_numerics`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> tf.debugging.enable_check_numerics()
+      >>> with tf.Graph().as_default(), tf.Session() as sess:
+      ...     sess.run(tf.log(tf.placeholder_with_default(-1.0, [])) * 2.0)  # doctest: +ELLIPSIS
+      Traceback (most recent call last):
+      headrace.errors.InvalidArgumentError: ...
+      >>> tf.debugging.disable_check_numerics()
+    """
+    session.BaseSession.run = _checked_run  # type: ignore[method-assign]
+
+
+def disable_check_numerics() -> None:
+    """Reverses `enable_check_numerics`. Source: TensorFlow's `tf.debugging.disable_check_numerics`."""
+    if "run" in vars(session.BaseSession):
+        del session.BaseSession.run
+
+
+def _checked_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    return super(session.BaseSession, self).run(*args, **{"check_numerics": True, **kwargs})
 
 
 def is_traceback_filtering_enabled() -> Any:
@@ -72,10 +106,10 @@ __all__ = [
     "Assert", "assert_equal", "assert_greater", "assert_greater_equal", "assert_integer", "assert_less",
     "assert_less_equal", "assert_near", "assert_negative", "assert_non_negative", "assert_non_positive",
     "assert_none_equal", "assert_positive", "assert_proper_iterable", "assert_rank", "assert_rank_at_least",
-    "assert_rank_in", "assert_same_float_dtype", "assert_scalar", "assert_type", "check_numerics",
-    "disable_traceback_filtering", "enable_traceback_filtering", "get_log_device_placement", "is_finite", "is_inf",
-    "is_nan", "is_non_decreasing", "is_numeric_tensor", "is_strictly_increasing", "is_traceback_filtering_enabled",
-    "set_log_device_placement",
+    "assert_rank_in", "assert_same_float_dtype", "assert_scalar", "assert_shapes", "assert_type", "check_numerics",
+    "disable_check_numerics", "disable_traceback_filtering", "enable_check_numerics", "enable_traceback_filtering",
+    "get_log_device_placement", "is_finite", "is_inf", "is_nan", "is_non_decreasing", "is_numeric_tensor",
+    "is_strictly_increasing", "is_traceback_filtering_enabled", "set_log_device_placement",
 ]
 # fmt: on
 

@@ -37,11 +37,13 @@ yuv_to_rgb = in_default_graph(image.yuv_to_rgb)
 adjust_brightness = in_default_graph(image.adjust_brightness)
 adjust_contrast = in_default_graph(image.adjust_contrast)
 adjust_hue = in_default_graph(image.adjust_hue)
+adjust_jpeg_quality = in_default_graph(image.adjust_jpeg_quality)
 adjust_saturation = in_default_graph(image.adjust_saturation)
 adjust_gamma = in_default_graph(image.adjust_gamma)
 random_brightness = in_default_graph(image.random_brightness)
 random_contrast = in_default_graph(image.random_contrast)
 random_hue = in_default_graph(image.random_hue)
+random_jpeg_quality = in_default_graph(image.random_jpeg_quality)
 random_saturation = in_default_graph(image.random_saturation)
 per_image_standardization = in_default_graph(image.per_image_standardization)
 
@@ -51,6 +53,7 @@ crop_and_resize = named(
 )
 non_max_suppression = in_default_graph(image.non_max_suppression)
 non_max_suppression_with_scores = in_default_graph(image.non_max_suppression_with_scores)
+non_max_suppression_padded = in_default_graph(image.non_max_suppression_padded)
 non_max_suppression_overlaps = in_default_graph(image.non_max_suppression_overlaps)
 combined_non_max_suppression = in_default_graph(image.combined_non_max_suppression)
 draw_bounding_boxes = named(image.draw_bounding_boxes, "images boxes name colors")
@@ -75,6 +78,7 @@ sobel_edges = in_default_graph(image.sobel_edges)
 total_variation = in_default_graph(image.total_variation)
 psnr = in_default_graph(image.psnr)
 ssim = in_default_graph(image.ssim)
+ssim_multiscale = in_default_graph(image.ssim_multiscale)
 
 
 @in_default_graph
@@ -213,17 +217,18 @@ def sample_distorted_bounding_box(
 
 # fmt: off
 __all__ = [
-    "ResizeMethod", "adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_saturation",
-    "central_crop", "combined_non_max_suppression", "convert_image_dtype", "crop_and_resize", "crop_to_bounding_box",
-    "decode_and_crop_jpeg", "decode_bmp", "decode_gif", "decode_image", "decode_jpeg", "decode_png",
-    "draw_bounding_boxes", "encode_jpeg", "encode_png", "extract_glimpse", "extract_image_patches",
+    "ResizeMethod", "adjust_brightness", "adjust_contrast", "adjust_gamma", "adjust_hue", "adjust_jpeg_quality",
+    "adjust_saturation", "central_crop", "combined_non_max_suppression", "convert_image_dtype", "crop_and_resize",
+    "crop_to_bounding_box", "decode_and_crop_jpeg", "decode_bmp", "decode_gif", "decode_image", "decode_jpeg",
+    "decode_png", "draw_bounding_boxes", "encode_jpeg", "encode_png", "extract_glimpse", "extract_image_patches",
     "extract_jpeg_shape", "extract_patches", "flip_left_right", "flip_up_down", "grayscale_to_rgb", "hsv_to_rgb",
-    "image_gradients", "is_jpeg", "non_max_suppression", "non_max_suppression_overlaps",
+    "image_gradients", "is_jpeg", "non_max_suppression", "non_max_suppression_overlaps", "non_max_suppression_padded",
     "non_max_suppression_with_scores", "pad_to_bounding_box", "per_image_standardization", "psnr", "random_brightness",
     "random_contrast", "random_crop", "random_flip_left_right", "random_flip_up_down", "random_hue",
-    "random_saturation", "resize", "resize_area", "resize_bicubic", "resize_bilinear", "resize_image_with_crop_or_pad",
-    "resize_image_with_pad", "resize_images", "resize_nearest_neighbor", "resize_with_crop_or_pad", "rgb_to_grayscale",
-    "rgb_to_hsv", "rgb_to_yiq", "rgb_to_yuv", "rot90", "sample_distorted_bounding_box", "sobel_edges", "ssim",
+    "random_jpeg_quality", "random_saturation", "resize", "resize_area", "resize_bicubic", "resize_bilinear",
+    "resize_image_with_crop_or_pad", "resize_image_with_pad", "resize_images", "resize_nearest_neighbor",
+    "resize_with_crop_or_pad", "rgb_to_grayscale", "rgb_to_hsv", "rgb_to_yiq", "rgb_to_yuv", "rot90",
+    "sample_distorted_bounding_box", "sobel_edges", "ssim", "ssim_multiscale",
     "stateless_sample_distorted_bounding_box", "total_variation", "transpose", "transpose_image", "yiq_to_rgb",
     "yuv_to_rgb",
 ]

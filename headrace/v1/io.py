@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from headrace import public_names
 from headrace.api import io
@@ -50,24 +51,45 @@ decode_json_example = in_default_graph(io.decode_json_example)
 decode_raw = named(io.decode_raw, "input_bytes out_type little_endian name bytes=input_bytes")
 serialize_tensor = in_default_graph(io.serialize_tensor)
 parse_tensor = in_default_graph(io.parse_tensor)
-parse_example = named(io.parse_example, "serialized features name example_names")
-parse_single_example = named(io.parse_single_example, "serialized features name example_names")
+
+
+def _parser(parse: Callable[..., Any]) -> Any:
+    """A function that parses features of examples, also ragged ones."""
+
+    def function(serialized: Any, features: Any, example_names: Any = None, name: str | None = None) -> Any:
+        if features and any(type(f).__name__ == "RaggedFeature" for f in features.values()):
+            from headrace.v1.ragged import features as ragged
+
+            return ragged.parsed(lambda others: parse(serialized, others, example_names, name), features)
+        return parse(serialized, features, example_names, name)
+
+    function.__name__, function.__doc__ = parse.__name__, parse.__doc__
+    return named(function, "serialized features name example_names", parse.__name__)
+
+
+parse_example = _parser(io.parse_example)
+parse_single_example = _parser(io.parse_single_example)
 parse_sequence_example = in_default_graph(io.parse_sequence_example)
 parse_single_sequence_example = in_default_graph(io.parse_single_sequence_example)
 
+# Imported on first use.
+_LATER = {"RaggedFeature": "headrace.v1.ragged.features:RaggedFeature"}
+
+if TYPE_CHECKING:
+    from headrace.v1.ragged.features import RaggedFeature
+
 # fmt: off
 __all__ = [
-    "FixedLenFeature", "FixedLenSequenceFeature", "PaddingFIFOQueue", "PriorityQueue", "QueueBase",
+    "FixedLenFeature", "FixedLenSequenceFeature", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RaggedFeature",
     "RandomShuffleQueue", "SparseFeature", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter",
     "VarLenFeature", "decode_and_crop_jpeg", "decode_base64", "decode_bmp", "decode_compressed", "decode_csv",
     "decode_gif", "decode_image", "decode_jpeg", "decode_json_example", "decode_png", "decode_raw",
-    "deserialize_many_sparse", "encode_base64",
-    "encode_jpeg", "encode_png", "extract_jpeg_shape", "gfile", "is_jpeg", "match_filenames_once", "matching_files",
-    "parse_example", "parse_sequence_example", "parse_single_example", "parse_single_sequence_example", "parse_tensor",
-    "read_file", "serialize_many_sparse", "serialize_sparse", "serialize_tensor", "tf_record_iterator",
-    "write_file", "write_graph",
+    "deserialize_many_sparse", "encode_base64", "encode_jpeg", "encode_png", "extract_jpeg_shape", "gfile", "is_jpeg",
+    "match_filenames_once", "matching_files", "parse_example", "parse_sequence_example", "parse_single_example",
+    "parse_single_sequence_example", "parse_tensor", "read_file", "serialize_many_sparse", "serialize_sparse",
+    "serialize_tensor", "tf_record_iterator", "write_file", "write_graph",
 ]
 # fmt: on
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = public_names.of(__name__, __all__)
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

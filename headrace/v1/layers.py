@@ -17,7 +17,9 @@ from headrace import dtypes, public_names
 from headrace.api import initializers, layers, scopes
 from headrace.api.layers import base
 from headrace.api.partitioned import parts_of
+from headrace.v1 import input_specs
 from headrace.v1.graph import GraphKeys, get_default_graph, in_default_graph
+from headrace.v1.input_specs import InputSpec as InputSpec
 from headrace.v1.tensor_shape import TensorShape
 from headrace.v1.variable_scopes import VariableScope, variable_scope
 from headrace.v1.variable_store import get_variable
@@ -31,12 +33,14 @@ class Scoped(base.Layer):
     no scope of its own.
 
     Attributes:
+      input_spec: an `InputSpec`, or one for each input, that each call checks; None: no check.
       _reuse: whether variables are found and not made; as in `variable_scope`.
       _scope: the variable scope, once it is chosen.
       _partitioner: partitioner of variables that are made now; None: that of the variable scope.
       _options: further arguments of `get_variable` for the variables that are made now.
     """
 
+    input_spec: Any = None
     _reuse: Any = None
     _scope: VariableScope | None = None
     _partitioner: Any = None
@@ -79,7 +83,12 @@ class Scoped(base.Layer):
 
         Args:
           scope: at the first call, the variable scope (or its name) to be in.
+
+        Raises:
+          ValueError: the inputs do not fit the `input_spec`.
         """
+        if self.input_spec is not None:
+            input_specs.check(self.input_spec, inputs, self.name)
         self._choose_scope(scope)
         with self._variables_scope() as found, scopes.name_scope(found.original_name_scope):
             return self._run(inputs, args, kwargs)
@@ -347,7 +356,7 @@ batch_normalization = _function(
 # fmt: off
 __all__ = [
     "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "BatchNormalization", "Conv1D", "Conv2D",
-    "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Dense", "Dropout", "Flatten", "Layer", "MaxPooling1D",
+    "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Dense", "Dropout", "Flatten", "InputSpec", "Layer", "MaxPooling1D",
     "MaxPooling2D", "MaxPooling3D", "SeparableConv1D", "SeparableConv2D", "average_pooling1d", "average_pooling2d",
     "average_pooling3d", "batch_normalization", "conv1d", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
     "dense", "dropout", "flatten", "max_pooling1d", "max_pooling2d", "max_pooling3d", "separable_conv1d",

@@ -1,4 +1,4 @@
-"""TensorFlow 1's `tf.linalg`, without linear operators."""
+"""TensorFlow 1's `tf.linalg`."""
 
 # ruff: noqa: F401 - the names are for importers of this module
 
@@ -61,14 +61,75 @@ normalize = in_default_graph(linalg.normalize)
 pinv = in_default_graph(linalg.pinv)
 slogdet = in_default_graph(linalg.slogdet)
 
+_OPERATORS = (
+    "LinearOperator",
+    "LinearOperatorAdjoint",
+    "LinearOperatorBlockDiag",
+    "LinearOperatorBlockLowerTriangular",
+    "LinearOperatorCirculant",
+    "LinearOperatorCirculant2D",
+    "LinearOperatorCirculant3D",
+    "LinearOperatorComposition",
+    "LinearOperatorDiag",
+    "LinearOperatorFullMatrix",
+    "LinearOperatorHouseholder",
+    "LinearOperatorIdentity",
+    "LinearOperatorInversion",
+    "LinearOperatorKronecker",
+    "LinearOperatorLowRankUpdate",
+    "LinearOperatorLowerTriangular",
+    "LinearOperatorPermutation",
+    "LinearOperatorScaledIdentity",
+    "LinearOperatorToeplitz",
+    "LinearOperatorTridiag",
+    "LinearOperatorZeros",
+)
+
+# Imported on first use.
+_LATER = {name: f"headrace.v1.linear_operators:{name}" for name in _OPERATORS} | {
+    "experimental": "headrace.v1.linear_operators:experimental"
+}
+
+if TYPE_CHECKING:
+    from headrace.v1.linear_operators import (
+        LinearOperator,
+        LinearOperatorAdjoint,
+        LinearOperatorBlockDiag,
+        LinearOperatorBlockLowerTriangular,
+        LinearOperatorCirculant,
+        LinearOperatorCirculant2D,
+        LinearOperatorCirculant3D,
+        LinearOperatorComposition,
+        LinearOperatorDiag,
+        LinearOperatorFullMatrix,
+        LinearOperatorHouseholder,
+        LinearOperatorIdentity,
+        LinearOperatorInversion,
+        LinearOperatorKronecker,
+        LinearOperatorLowerTriangular,
+        LinearOperatorLowRankUpdate,
+        LinearOperatorPermutation,
+        LinearOperatorScaledIdentity,
+        LinearOperatorToeplitz,
+        LinearOperatorTridiag,
+        LinearOperatorZeros,
+        experimental,
+    )
+
 # fmt: off
 __all__ = [
-    "adjoint", "cholesky", "cholesky_solve", "cross", "eigh_tridiagonal", "einsum", "expm", "eye", "global_norm",
-    "l2_normalize", "logdet", "logm", "lu", "lu_matrix_inverse", "lu_reconstruct", "lu_solve", "matmul", "matrix_rank",
-    "matrix_transpose", "matvec", "norm", "normalize", "pinv", "qr", "slogdet", "svd", "tensor_diag",
-    "tensor_diag_part", "tensordot", "trace", "tridiagonal_matmul", "tridiagonal_solve",
+    "LinearOperator", "LinearOperatorAdjoint", "LinearOperatorBlockDiag", "LinearOperatorBlockLowerTriangular",
+    "LinearOperatorCirculant", "LinearOperatorCirculant2D", "LinearOperatorCirculant3D", "LinearOperatorComposition",
+    "LinearOperatorDiag", "LinearOperatorFullMatrix", "LinearOperatorHouseholder", "LinearOperatorIdentity",
+    "LinearOperatorInversion", "LinearOperatorKronecker", "LinearOperatorLowRankUpdate",
+    "LinearOperatorLowerTriangular", "LinearOperatorPermutation", "LinearOperatorScaledIdentity",
+    "LinearOperatorToeplitz", "LinearOperatorTridiag", "LinearOperatorZeros", "adjoint", "cholesky", "cholesky_solve",
+    "cross", "eigh_tridiagonal", "einsum", "experimental", "expm", "eye", "global_norm", "l2_normalize", "logdet",
+    "logm", "lu", "lu_matrix_inverse", "lu_reconstruct", "lu_solve", "matmul", "matrix_rank", "matrix_transpose",
+    "matvec", "norm", "normalize", "pinv", "qr", "slogdet", "svd", "tensor_diag", "tensor_diag_part", "tensordot",
+    "trace", "tridiagonal_matmul", "tridiagonal_solve",
 ]
 # fmt: on
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = public_names.of(__name__, __all__)
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

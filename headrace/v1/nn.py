@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace import public_names
+import numpy as np
+
+from headrace import dtypes, public_names
 from headrace.api import arrays, linalg, math, nn, random, reductions, scopes, tensors
+from headrace.api.functional import map_fn
 from headrace.api.nn import ctc, embedding
 from headrace.api.nn.losses import broadcast_softmax_cross_entropy
 from headrace.api.nn.windows import sliding
@@ -31,6 +34,7 @@ from headrace.v1.plain_ops import conv3d_backprop_filter_v2 as conv3d_backprop_f
 from headrace.v1.plain_ops import quantized_avg_pool as quantized_avg_pool
 from headrace.v1.plain_ops import quantized_conv2d as quantized_conv2d
 from headrace.v1.plain_ops import quantized_max_pool as quantized_max_pool
+from headrace.v1.plain_ops import quantized_relu_x as quantized_relu_x
 from headrace.v1.rnn import bidirectional_dynamic_rnn as bidirectional_dynamic_rnn
 from headrace.v1.rnn import dynamic_rnn as dynamic_rnn
 from headrace.v1.rnn import raw_rnn as raw_rnn
@@ -89,6 +93,88 @@ depthwise_conv2d_backprop_input = in_default_graph(nn.depthwise_conv2d_backprop_
 depthwise_conv2d_native_backprop_input = depthwise_conv2d_backprop_input
 depthwise_conv2d_backprop_filter = in_default_graph(nn.depthwise_conv2d_backprop_filter)
 depthwise_conv2d_native_backprop_filter = depthwise_conv2d_backprop_filter
+
+
+@in_default_graph
+def ctc_unique_labels(labels: Any, name: str | None = None) -> Any:
+    """Finds the different labels of each row, and the place of each label among them.
+
+    Args:
+      labels: integers, [batch, length], padded with 0.
+      name: name of the scope; "ctc_unique_labels" if None.
+
+    Returns:
+      The different labels of each row in the order of their first places, int64 [batch, length], padded with 0; and
+      int32 places, [batch, length].
+
+    Source: TensorFlow's `tf.nn.ctc_unique_labels`.
+    """
+    with scopes.name_scope(name, "ctc_unique_labels", [labels]):
+
+        def of_row(row: Any) -> Any:
+            found, places = array_ops.unique(row)
+            missing = array_ops.size(places) - array_ops.size(found)
+            return math_ops.cast(array_ops.pad(found, [[0, missing]]), dtypes.int64), places
+
+        rows = array_ops.convert_to_tensor(labels, name="labels")
+        return map_fn(of_row, rows, dtype=(dtypes.int64, dtypes.int32))
+
+
+@in_default_graph
+def with_space_to_batch(
+    input: Any,
+    dilation_rate: Any,
+    padding: str,
+    op: Callable[[Any, int, str], Any],
+    filter_shape: Any = None,
+    spatial_dims: Sequence[int] | None = None,
+    data_format: str | None = None,
+) -> Any:
+    """Applies a dense window operation as one with dilated windows.
+
+    Args:
+      input: a tensor.
+      dilation_rate: dilation of each spatial axis, ints.
+      padding: "SAME" or "VALID".
+      op: a function from a tensor, the number of spatial axes and a padding to the result of the dense operation.
+      filter_shape: size of a window, needed for "SAME".
+      spatial_dims: the spatial axes of `input`, ascending; None: those after the batch, or after the channels if
+        `data_format` begins with "NC".
+      data_format: layout of `input`.
+
+    Raises:
+      ValueError: a dilation is below 1, the axes do not ascend from 1, or the padding has no window.
+
+    Source: TensorFlow's `tf.nn.with_space_to_batch`.
+    """
+    x = array_ops.convert_to_tensor(input, name="input")
+    rates = np.asarray(tensors.constant_value(dilation_rate) if tensors.is_tensor(dilation_rate) else dilation_rate)
+    count = len(rates)
+    first = 2 if data_format is not None and data_format.startswith("NC") else 1
+    axes = list(range(first, first + count)) if spatial_dims is None else [int(i) for i in spatial_dims]
+    if axes != sorted(set(axes)) or axes[0] < 1:
+        raise ValueError(f"`spatial_dims` must be a monotonically increasing sequence of positive integers, got {axes}")
+    if (rates < 1).any():
+        raise ValueError(f"`dilation_rate` must be positive, got {rates}")
+    if (rates == 1).all():
+        return op(x, count, padding)
+    if padding not in ("SAME", "VALID"):
+        raise ValueError(f"`padding` must be one of 'SAME' or 'VALID', got {padding!r}")
+    if padding == "SAME" and filter_shape is None:
+        raise ValueError("`filter_shape` must be specified for `padding='SAME'`")
+    base: Any = np.zeros((count, 2), np.int32)
+    if padding == "SAME":
+        beyond = (array_ops.convert_to_tensor(filter_shape)[:count] - 1) * rates.astype(np.int32)
+        base = array_ops.stack([beyond // 2, beyond - beyond // 2], axis=1)
+    sizes = array_ops.gather(array_ops.shape(x), axes)
+    paddings, crops = array_ops.required_space_to_batch_paddings(sizes, rates, base)
+    block = np.ones(axes[-1], np.int32)  # an axis between the spatial ones stays whole
+    block[np.array(axes) - 1] = rates
+    at = [[axis - 1] for axis in axes]
+    paddings, crops = (array_ops.scatter_nd(at, p, [len(block), 2]) for p in (paddings, crops))
+    inner = op(array_ops.space_to_batch_nd(x, block, paddings), count, "VALID")
+    return array_ops.batch_to_space_nd(inner, block, crops)
+
 
 # *** pooling ***
 
@@ -510,7 +596,7 @@ __all__ = [
     "compute_average_loss", "conv1d", "conv1d_transpose", "conv2d", "conv2d_backprop_filter", "conv2d_backprop_input",
     "conv2d_transpose", "conv3d", "conv3d_backprop_filter", "conv3d_backprop_filter_v2", "conv3d_transpose",
     "conv_transpose", "convolution", "crelu", "ctc_beam_search_decoder", "ctc_beam_search_decoder_v2",
-    "ctc_greedy_decoder", "ctc_loss", "ctc_loss_v2", "depth_to_space", "depthwise_conv2d",
+    "ctc_greedy_decoder", "ctc_loss", "ctc_loss_v2", "ctc_unique_labels", "depth_to_space", "depthwise_conv2d",
     "depthwise_conv2d_backprop_filter", "depthwise_conv2d_backprop_input", "depthwise_conv2d_native",
     "depthwise_conv2d_native_backprop_filter", "depthwise_conv2d_native_backprop_input", "dilation2d", "dropout",
     "dynamic_rnn", "elu", "embedding_lookup", "embedding_lookup_sparse", "erosion2d", "experimental",
@@ -518,13 +604,14 @@ __all__ = [
     "l2_loss", "l2_normalize", "leaky_relu", "learned_unigram_candidate_sampler", "local_response_normalization",
     "log_poisson_loss", "log_sigmoid", "log_softmax", "log_uniform_candidate_sampler", "lrn", "max_pool", "max_pool1d",
     "max_pool2d", "max_pool3d", "max_pool_v2", "max_pool_with_argmax", "moments", "nce_loss", "normalize_moments",
-    "pool", "quantized_avg_pool", "quantized_conv2d", "quantized_max_pool", "raw_rnn", "relu", "relu6", "relu_layer",
-    "rnn_cell", "safe_embedding_lookup_sparse", "sampled_softmax_loss", "scale_regularization_loss", "selu",
-    "separable_conv2d", "sigmoid", "sigmoid_cross_entropy_with_logits", "silu", "softmax",
-    "softmax_cross_entropy_with_logits", "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
+    "pool", "quantized_avg_pool", "quantized_conv2d", "quantized_max_pool", "quantized_relu_x", "raw_rnn", "relu",
+    "relu6", "relu_layer", "rnn_cell", "safe_embedding_lookup_sparse", "sampled_softmax_loss",
+    "scale_regularization_loss", "selu", "separable_conv2d", "sigmoid", "sigmoid_cross_entropy_with_logits", "silu",
+    "softmax", "softmax_cross_entropy_with_logits", "softmax_cross_entropy_with_logits_v2", "softplus", "softsign",
     "space_to_batch", "space_to_depth", "sparse_softmax_cross_entropy_with_logits", "static_bidirectional_rnn",
     "static_rnn", "static_state_saving_rnn", "sufficient_statistics", "swish", "tanh", "top_k",
-    "uniform_candidate_sampler", "weighted_cross_entropy_with_logits", "weighted_moments", "xw_plus_b", "zero_fraction",
+    "uniform_candidate_sampler", "weighted_cross_entropy_with_logits", "weighted_moments", "with_space_to_batch",
+    "xw_plus_b", "zero_fraction",
 ]
 # fmt: on
 

@@ -49,6 +49,9 @@ ifftnd = plain("ifftnd", "IFFTND", "input fft_length axes")
 rfftnd = plain("rfftnd", "RFFTND", "input fft_length axes", "", "Tcomplex")
 irfftnd = plain("irfftnd", "IRFFTND", "input fft_length axes", "", "Treal")
 guarantee_const = plain("guarantee_const", "GuaranteeConst", "input")
+quantized_relu_x = plain(
+    "nn.quantized_relu_x", "QuantizedReluX", "features max_value min_features max_features", "", "out_type"
+)
 quantized_concat = plain("quantized_concat", "QuantizedConcat", "concat_dim values input_mins input_maxes")
 ragged_fill_empty_rows = plain(
     "ragged_fill_empty_rows", "RaggedFillEmptyRows", "value_rowids values nrows default_value"

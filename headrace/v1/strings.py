@@ -47,18 +47,18 @@ def split(
     result_type: str = "SparseTensor",
     source: Any = None,
     name: str | None = None,
-) -> SparseTensor:
+) -> Any:
     """The parts of strings between separators; `source` is an older name of `input`. See `headrace.strings.split`.
 
     Raises:
-      ValueError: `result_type` is not "SparseTensor" (there are no ragged tensors), or no strings are given.
+      ValueError: `result_type` is neither "SparseTensor" nor "RaggedTensor", or no strings are given.
 
     Source: TensorFlow's `tf.strings.split`.
     """
-    _check_sparse(result_type)
+    _check_result(result_type)
     if (input is None) == (source is None):
         raise ValueError("split needs `input`, or `source`: one of the two")
-    return strings.split(source if input is None else input, sep, maxsplit, name)
+    return _as_wanted(strings.split(source if input is None else input, sep, maxsplit, name), result_type)
 
 
 @in_default_graph
@@ -69,21 +69,29 @@ def string_split(
     delimiter: Any = None,
     result_type: str = "SparseTensor",
     name: str | None = None,
-) -> SparseTensor:
+) -> Any:
     """The parts of strings between single characters. See `headrace.strings.string_split`.
 
     Raises:
-      ValueError: `result_type` is not "SparseTensor" (there are no ragged tensors), or there are two separators.
+      ValueError: `result_type` is neither "SparseTensor" nor "RaggedTensor", or there are two separators.
 
     Source: TensorFlow's `tf.string_split`.
     """
-    _check_sparse(result_type)
-    return strings.string_split(source, sep, skip_empty, delimiter, name)
+    _check_result(result_type)
+    return _as_wanted(strings.string_split(source, sep, skip_empty, delimiter, name), result_type)
 
 
-def _check_sparse(result_type: str) -> None:
-    if result_type != "SparseTensor":
-        raise ValueError(f"result_type must be 'SparseTensor', got {result_type!r}: there are no ragged tensors here")
+def _check_result(result_type: str) -> None:
+    if result_type not in ("SparseTensor", "RaggedTensor"):
+        raise ValueError(f"result_type must be 'RaggedTensor' or 'SparseTensor', got {result_type!r}")
+
+
+def _as_wanted(parts: SparseTensor, result_type: str) -> Any:
+    if result_type == "SparseTensor":
+        return parts
+    from headrace.v1.ragged.ragged_tensor import RaggedTensor
+
+    return RaggedTensor.from_value_rowids(parts.values, parts.indices[:, 0], nrows=parts.dense_shape[0], validate=False)
 
 
 # fmt: off

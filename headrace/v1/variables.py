@@ -6,8 +6,12 @@ They are resource variables (`headrace.Variable`), or reference variables after 
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import enum
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -74,7 +78,58 @@ def synchronized(
     return when, how, when is not VariableSynchronization.ON_READ if trainable is None else trainable
 
 
-class Variable(variable.Variable):
+_Creator = Callable[..., Any]
+
+# Functions that make variables, and the graphs for which they do, from the outermost on.
+_creators: contextvars.ContextVar[tuple[tuple[Any, _Creator], ...]] = contextvars.ContextVar(
+    "headrace_variable_creators", default=()
+)
+
+
+@contextlib.contextmanager
+def variable_creator_scope(variable_creator: _Creator) -> Iterator[None]:
+    """Enters a context in which a function makes the variables of the default graph.
+
+    Args:
+      variable_creator: a function of `next_creator` and the arguments of `tf.Variable`, as keywords. It returns a
+        variable, usually that of `next_creator(**kwargs)`. The innermost function is called first.
+
+    Source: TensorFlow's `tf.variable_creator_scope`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> def fixed(next_creator, **kwargs):
+      ...     return next_creator(**{**kwargs, "trainable": False})
+      >>> with tf.Graph().as_default(), tf.variable_creator_scope(fixed):
+      ...     v = tf.Variable(1.0)
+      ...     v.trainable
+      False
+    """
+    token = _creators.set((*_creators.get(), (get_default_graph(), variable_creator)))
+    try:
+        yield
+    finally:
+        _creators.reset(token)
+
+
+class _Created(type(variable.Variable)):  # type: ignore[misc]
+    """The class of `Variable`, whose calls reach the functions of `variable_creator_scope`."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        creators = _creators.get()
+        if not creators or cls is not Variable:
+            return super().__call__(*args, **kwargs)
+        graph = get_default_graph()
+        given = inspect.signature(cls.__init__).bind(None, *args, **kwargs)
+        given.apply_defaults()
+        make: _Creator = super().__call__
+        for of_graph, creator in creators:
+            if of_graph is graph:
+                make = functools.partial(creator, make)
+        return make(**{name: value for name, value in given.arguments.items() if name != "self"})
+
+
+class Variable(variable.Variable, metaclass=_Created):
     """Variable: a tensor that keeps its value between steps. See `headrace.Variable`.
 
     Args:

@@ -17,7 +17,23 @@ def build(tf: Any) -> dict[str, Any]:
     make, ragged = tf.RaggedTensor, tf.ragged
     r, deep = ragged.constant([[1, 2], [], [3, 4, 5]]), ragged.constant([[[1, 2], []], [[3]], []])
     mask = ragged.constant([[True, False], [], [False, True, True]])
+    uniform = make.from_row_lengths([[1, 2], [3, 4], [5, 6]], [2, 1])
+    words, more = ragged.constant([["a"], ["b", "c"]]), tf.constant([["d", "e"], ["f", "g"]])
+    numbers = tf.sparse.from_dense([[1, 2], [0, 3]])
     return {
+        "cross": ragged.cross([words, more]),
+        "cross of three kinds": ragged.cross([more, words, numbers]),
+        "cross_hashed": ragged.cross_hashed([words, more, numbers]),
+        "cross_hashed to buckets": ragged.cross_hashed([words, more], 100),
+        "cross_hashed with a key": ragged.cross_hashed([words, words], 1000, 7),
+        "from_nested_value_rowids": make.from_nested_value_rowids([1, 2, 3], [[0, 0, 2], [0, 0, 2]], [4, 3]),
+        "nested_value_rowids": deep.nested_value_rowids()[1],
+        "merge_dims": deep.merge_dims(0, 1),
+        "merge_dims of inner axes": deep.merge_dims(1, 2),
+        "merge_dims of all": deep.merge_dims(0, -1),
+        "merge_dims of a uniform axis": uniform.merge_dims(1, 2),
+        "merge_dims of all, uniform": uniform.merge_dims(0, 2),
+        "uniform_row_length": make.from_uniform_row_length([1, 2, 3, 4], 2).uniform_row_length,
         "constant": r,
         "deep": deep,
         "add": r + 1,
@@ -81,7 +97,8 @@ def build(tf: Any) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Nested lists of a fetched value, and its dtype."""
-    return [value.to_list() if hasattr(value, "to_list") else value.tolist(), value.dtype.name]
+    found = value.to_list() if hasattr(value, "to_list") else value.tolist()
+    return [[[x.decode() for x in row] for row in found] if value.dtype == object else found, value.dtype.name]
 
 
 if __name__ == "__main__":

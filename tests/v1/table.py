@@ -93,10 +93,8 @@ DIFFERS = {
     "resource_loader.load_resource": "paths are below the folder of the caller",
     "errors.error_code_from_exception_type": "another class is a `KeyError`",
     "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",
+    "debugging.enable_check_numerics": "the values of every step are checked, of older operations too",
     "py_function": "gradients of first order",
-    "nn.max_pool_v2": "of images alone, not of sequences or volumes",
-    "nn.avg_pool_v2": "of images alone, not of sequences or volumes",
-    "assert_equal": "an error shows both tensors, not `data`",
 }
 
 # `*args` is how the signature of a wrapped function of TensorFlow's looks.

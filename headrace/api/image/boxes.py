@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from headrace import dtypes
-from headrace.api import random, scopes
+from headrace.api import arrays, math, random, reductions, scopes
+from headrace.api.functional import map_fn
 from headrace.ir.tensor_type import Tensor
 
 
@@ -160,6 +161,68 @@ def non_max_suppression_with_scores(
         )
         made = b.make("NonMaxSuppressionV5", (boxes, scores, max_output_size, *limits), {})
         return made[0], made[1]
+
+
+def non_max_suppression_padded(
+    boxes: Any,
+    scores: Any,
+    max_output_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    pad_to_max_output_size: bool = False,
+    name: str | None = None,
+    sorted_input: bool = False,
+    canonicalized_coordinates: bool = False,
+    tile_size: int = 512,
+) -> tuple[Tensor, Tensor]:
+    """Selects boxes as `non_max_suppression`, and pads the indices with zeros.
+
+    Args:
+      boxes: floats, [..., boxes, 4]; with leading axes, `pad_to_max_output_size` is required.
+      scores: floats, [..., boxes].
+      max_output_size, iou_threshold, score_threshold: as for `non_max_suppression`.
+      pad_to_max_output_size: whether there are `max_output_size` indices for each image.
+      name: name of the scope; "non_max_suppression_padded" if None.
+      sorted_input, canonicalized_coordinates, tile_size: hints without effect.
+
+    Returns:
+      int32: indices of boxes, the best first; and the number of selected boxes, one for each image.
+
+    Raises:
+      ValueError: `boxes` has leading axes and `pad_to_max_output_size` is False.
+
+    Source: TensorFlow's `tf.image.non_max_suppression_padded`.
+
+    Example:
+      >>> import headrace as hr
+      >>> boxes = [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 0.9]]
+      >>> chosen, count = hr.image.non_max_suppression_padded(boxes, [0.6, 0.8], 3, pad_to_max_output_size=True)
+      >>> chosen.numpy().tolist(), count.numpy().item()
+      ([1, 0, 0], 1)
+    """
+    with scopes.name_scope(name, "non_max_suppression_padded", [boxes, scores]):
+        b = scopes.builder(boxes, scores, max_output_size)
+        boxes, scores = b.tensor(boxes, None, "boxes"), b.tensor(scores, None, "scores")
+        limits = _thresholds(b, iou_threshold=iou_threshold, score_threshold=score_threshold)
+        if boxes.shape is None or len(boxes.shape) == 2:
+            attrs = {"pad_to_max_output_size": pad_to_max_output_size}
+            made = b.make("NonMaxSuppressionV4", (boxes, scores, max_output_size, *limits), attrs)
+            return made[0], made[1]
+        if not pad_to_max_output_size:
+            raise ValueError(f"'pad_to_max_output_size' must be True for batched input, got boxes {boxes!r}")
+        batch = arrays.shape(boxes)[:-2]
+        images = reductions.reduce_prod(batch)
+        count = arrays.shape(boxes)[-2]
+
+        def select(image: Any) -> Any:
+            inputs = (image[0], image[1], max_output_size, *limits)
+            made = scopes.builder(*inputs).make("NonMaxSuppressionV4", inputs, {"pad_to_max_output_size": True})
+            return made[0], made[1]
+
+        each = (arrays.reshape(boxes, [images, count, 4]), arrays.reshape(scores, [images, count]))
+        found = map_fn(select, each, dtype=(dtypes.int32, dtypes.int32))
+        room = arrays.reshape(math.cast(b.tensor(max_output_size), dtypes.int32), [1])
+        return arrays.reshape(found[0], arrays.concat([batch, room], 0)), arrays.reshape(found[1], batch)
 
 
 def non_max_suppression_overlaps(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import dtypes
-from headrace.api import scopes
+from headrace.api import random, scopes
+from headrace.api.image.colors import convert_image_dtype
+from headrace.api.tensors import is_tensor
 from headrace.ir.tensor_type import Tensor
 
 
@@ -275,3 +277,64 @@ def extract_jpeg_shape(contents: Any, output_type: Any = dtypes.int32, name: str
     """
     attrs = {"output_type": dtypes.as_dtype(output_type)}
     return scopes.builder(contents).make("ExtractJpegShape", (contents,), attrs, name)
+
+
+def adjust_jpeg_quality(image: Any, jpeg_quality: Any, dct_method: str = "", name: str | None = None) -> Tensor:
+    """Encodes an image as JPEG with a quality and decodes it again.
+
+    Args:
+      image: [height, width, channels] with 1 or 3 channels: floats from 0 to 1, or integers.
+      jpeg_quality: from 0 to 100: an int or an int32 scalar.
+      dct_method: as for `decode_jpeg`.
+      name: name of the scope; "adjust_jpeg_quality" if None.
+
+    Returns:
+      An image of the same shape and dtype.
+
+    Source: TensorFlow's `tf.image.adjust_jpeg_quality`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> hr.image.adjust_jpeg_quality(np.full((8, 8, 3), 0.5, np.float32), 75).numpy()[0, 0].round(2).tolist()
+      [0.5, 0.5, 0.5]
+    """
+    with scopes.name_scope(name, "adjust_jpeg_quality", [image]):
+        x = scopes.builder(image).tensor(image, None, "image")
+        channels = (x.shape[-1] or 0) if x.shape else 0
+        b = scopes.builder(x)
+        quality = jpeg_quality if is_tensor(jpeg_quality) else b.tensor(jpeg_quality, dtypes.int32)
+        pixels = convert_image_dtype(x, dtypes.uint8, saturate=True)
+        data = b.make("EncodeJpegVariableQuality", (pixels, quality), {})
+        decoded = b.make("DecodeJpeg", (data,), {"channels": channels, "dct_method": dct_method})
+        return convert_image_dtype(decoded, x.dtype, saturate=True)
+
+
+def random_jpeg_quality(image: Any, min_jpeg_quality: int, max_jpeg_quality: int, seed: int | None = None) -> Tensor:
+    """Encodes an image as JPEG with a random quality and decodes it again.
+
+    Args:
+      image: as for `adjust_jpeg_quality`.
+      min_jpeg_quality, max_jpeg_quality: bounds of the quality, ints from 0 to 100; the upper one is excluded.
+      seed: see `hr.random`.
+
+    Raises:
+      ValueError: a bound is not from 0 to 100, or the lower one is not below the upper one.
+
+    Source: TensorFlow's `tf.image.random_jpeg_quality`.
+
+    Example:
+      >>> import headrace as hr, numpy as np
+      >>> hr.image.random_jpeg_quality(np.zeros((8, 8, 3), np.uint8), 75, 95, seed=1).shape
+      (8, 8, 3)
+    """
+    if not (0 <= min_jpeg_quality <= 100 and 0 <= max_jpeg_quality <= 100):
+        raise ValueError(
+            f"jpeg encoding range must be between 0 and 100, got {min_jpeg_quality!r} to {max_jpeg_quality!r}"
+        )
+    if min_jpeg_quality >= max_jpeg_quality:
+        raise ValueError(
+            f"`min_jpeg_quality` must be less than `max_jpeg_quality`, got {min_jpeg_quality!r} and "
+            f"{max_jpeg_quality!r}"
+        )
+    quality = random.uniform((), min_jpeg_quality, max_jpeg_quality, dtypes.int32, seed=seed)
+    return adjust_jpeg_quality(image, quality)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import numpy as np
 from headrace import dtypes, shapes
 from headrace.api import arrays, math, reductions, scopes
 from headrace.api.image.colors import convert_image_dtype
-from headrace.api.nn.activations import softmax
+from headrace.api.nn.activations import relu, softmax
 from headrace.api.nn.convolution import depthwise_conv2d
+from headrace.api.nn.pooling import avg_pool2d
 from headrace.errors import ShapeError
 from headrace.ir.tensor_type import Tensor
 
@@ -195,6 +197,67 @@ def ssim(
         luminance, contrast = _similarity(x, y, top, int(filter_size), float(filter_sigma), k1, k2)
         whole = math.multiply(luminance, contrast)
         return reductions.reduce_mean(whole, -1 if return_index_map else [-3, -2, -1])
+
+
+_MSSSIM_POWERS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
+
+
+def ssim_multiscale(
+    img1: Any,
+    img2: Any,
+    max_val: Any,
+    power_factors: Sequence[float] = _MSSSIM_POWERS,
+    filter_size: int = 11,
+    filter_sigma: float = 1.5,
+    k1: float = 0.01,
+    k2: float = 0.03,
+) -> Tensor:
+    """Computes the structural similarity of pairs of images at several scales.
+
+    Args:
+      img1, img2: numbers, [..., height, width, channels]; height and width are at least `filter_size` at each scale.
+      max_val: the difference between the greatest and the least possible value of an element.
+      power_factors: exponents of the scales; each scale after the first has half the height and width.
+      filter_size, filter_sigma, k1, k2: as for `ssim`.
+
+    Returns:
+      A float32 number for each pair.
+
+    Raises:
+      ValueError: the sizes of the images differ.
+
+    Source: TensorFlow's `tf.image.ssim_multiscale`, and "Multiscale structural similarity for image quality assessment"
+    (Wang, Simoncelli and Bovik, 2003).
+
+    Example:
+      >>> import headrace as hr
+      >>> image = hr.ones((22, 22, 1))
+      >>> hr.image.ssim_multiscale(image, image, 1.0, power_factors=(0.5, 0.5)).numpy().round(3).item()
+      1.0
+    """
+    with scopes.name_scope(None, "MS-SSIM", [img1, img2]):
+        x, y, top = _compared(img1, img2, max_val)
+        found = []
+        for scale in range(len(power_factors)):
+            with scopes.name_scope(None, f"Scale{scale}"):
+                if scale:
+                    x, y = _halved(x), _halved(y)
+                luminance, contrast = _similarity(x, y, top, int(filter_size), float(filter_sigma), k1, k2)
+                of_channels = contrast if scale < len(power_factors) - 1 else math.multiply(luminance, contrast)
+                found.append(relu(reductions.reduce_mean(of_channels, [-3, -2])))
+        powers = np.array(power_factors, np.float32)
+        product = reductions.reduce_prod(math.pow(arrays.stack(found, axis=-1), powers), [-1])
+        return reductions.reduce_mean(product, [-1])
+
+
+def _halved(images: Any) -> Any:
+    """Halves images by the means of 2 x 2 elements; an odd last row or column is doubled."""
+    dims = arrays.shape(images)
+    flat = arrays.reshape(images, arrays.concat([[-1], dims[-3:]], 0))
+    odd = math.floormod(dims[-3:-1], 2)
+    behind = arrays.pad(arrays.expand_dims(odd, -1), [[1, 1], [1, 0]])
+    pooled = avg_pool2d(arrays.pad(flat, behind, "SYMMETRIC"), [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+    return arrays.reshape(pooled, arrays.concat([dims[:-3], arrays.shape(pooled)[1:]], 0))
 
 
 def _similarity(x: Any, y: Any, top: Any, size: int, sigma: float, k1: float, k2: float) -> tuple[Any, Any]:

@@ -1,9 +1,9 @@
 """Arithmetic on quantised numbers: products, convolution, sums, relu, pooling, joining.
 
 Source: TensorFlow's ops QuantizedMatMul, QuantizedConv2D, QuantizedMul, QuantizedAdd, QuantizedBiasAdd, QuantizedRelu,
-QuantizedRelu6, QuantizedMaxPool, QuantizedAvgPool, QuantizedConcat and QuantizedReshape. Each quantised array, also the
-result, has two further tensors with the ends of its range. Products of 8-bit numbers are exact in 32 bits, and the
-range of the result follows from those of the factors.
+QuantizedRelu6, QuantizedReluX, QuantizedMaxPool, QuantizedAvgPool, QuantizedConcat and QuantizedReshape. Each quantised
+array, also the result, has two further tensors with the ends of its range. Products of 8-bit numbers are exact in 32
+bits, and the range of the result follows from those of the factors.
 """
 
 from __future__ import annotations
@@ -172,12 +172,17 @@ def _relu(type: str, top: float | None) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         t = _only(type, attrs, (quint8, quint8), (qint32, qint32))[0]
 
-        def kernel(q: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
-            low, high = _checked(low, high, "features")
+        def kernel(q: Any, *ends: Any) -> tuple[Any, Any, Any]:
+            limit = top
+            if len(ends) == 3:
+                if ends[0].ndim:
+                    raise InvalidArgumentError(f"max_value must be a scalar, got shape {list(ends[0].shape)}")
+                limit = float(ends[0])
+            low, high = _checked(ends[-2], ends[-1], "features")
             zero = clipped(from_float(F64(0), t, low, high), t)
             out = np.maximum(q, zero)
-            if top is not None:
-                out = np.minimum(out, clipped(from_float(F64(top), t, low, high), t))
+            if limit is not None:
+                out = np.minimum(out, clipped(from_float(F64(limit), t, low, high), t))
             return out, np.asarray(low), np.asarray(high)
 
         return kernel
@@ -396,6 +401,14 @@ def _relus(top: bool) -> Any:
     return sample
 
 
+def _limited_relus(rng: np.random.Generator, t: DType) -> list[Any]:
+    if t is not quint8:
+        return []
+    q = meant_as(np.array([0, 50, 85, 200, 255], np.uint8), t)
+    low, high = _ends(-1, 12)
+    return [case(q, np.float32(6), low, high, want=(np.array([20, 50, 85, 138, 138], np.uint8), low, high))]
+
+
 def _poolings(mean: bool) -> Any:
     def sample(rng: np.random.Generator, t: DType) -> list[Any]:
         if t not in (quint8, qint8):
@@ -536,6 +549,19 @@ for _type, _top in (("QuantizedRelu", None), ("QuantizedRelu6", 6.0)):
         sample=_relus(_top is not None),
         doc=f"Each element, but at least 0{'' if _top is None else ' and at most 6'}.",
     )
+
+op(
+    "QuantizedReluX",
+    "features: Tinput, max_value: float32, min_features: float32, max_features: float32",
+    "activations: out_type, min_activations: float32, max_activations: float32",
+    {"Tinput": QUANTIZED, "out_type": type_attr(QUANTIZED, quint8)},
+    shape=_with_range(lambda c: c.shapes[0], 2),
+    kernel=_relu("QuantizedReluX", None),
+    grad=NOT_DIFFERENTIABLE,
+    facts=_COST,
+    sample=_limited_relus,
+    doc="Each element, but at least 0 and at most `max_value`.",
+)
 
 for _type, _mean, _doc in (
     ("QuantizedMaxPool", False, "The greatest element of each window."),

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 from headrace import public_names
+from headrace.v1.ragged.crossing import cross as cross
+from headrace.v1.ragged.crossing import cross_hashed as cross_hashed
 from headrace.v1.ragged.making import boolean_mask as boolean_mask
 from headrace.v1.ragged.making import constant as constant
 from headrace.v1.ragged.making import constant_value as constant_value
@@ -17,8 +19,9 @@ from headrace.v1.ragged.ragged_tensor import segment_ids_to_row_splits as segmen
 
 # fmt: off
 __all__ = [
-    "RaggedTensorValue", "boolean_mask", "constant", "constant_value", "map_flat_values", "placeholder", "range",
-    "row_splits_to_segment_ids", "segment_ids_to_row_splits", "stack", "stack_dynamic_partitions",
+    "RaggedTensorValue", "boolean_mask", "constant", "constant_value", "cross", "cross_hashed", "map_flat_values",
+    "placeholder", "range", "row_splits_to_segment_ids", "segment_ids_to_row_splits", "stack",
+    "stack_dynamic_partitions",
 ]
 # fmt: on
 

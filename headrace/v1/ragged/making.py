@@ -110,7 +110,7 @@ def constant(
         given = flat if flat.size == 0 else flat.tolist()
         kind = dtypes.float32 if dtype is None and flat.size == 0 else dtype
         values = array_ops.constant(given, kind, name="values")
-        return RaggedTensor(values, [array_ops.constant(s) for s in found.nested_row_splits])
+        return RaggedTensor.of_parts(values, [array_ops.constant(s) for s in found.nested_row_splits])
 
 
 def placeholder(dtype: Any, ragged_rank: int, value_shape: Any = None, name: str | None = None) -> Any:
@@ -130,7 +130,7 @@ def placeholder(dtype: Any, ragged_rank: int, value_shape: Any = None, name: str
         shape = None if value_shape is None else [None, *TensorShape(value_shape).as_list()]
         flat = array_ops.placeholder(dtype, shape, "flat_values")
         splits = [array_ops.placeholder(dtypes.int64, [None], f"row_splits_{i}") for i in range(ragged_rank)]
-        return RaggedTensor(flat, splits)
+        return RaggedTensor.of_parts(flat, splits)
 
 
 def ragged_range(
@@ -161,7 +161,7 @@ def ragged_range(
             kind = dtypes.int32 if kind.kind == "i" else dtypes.float32
         given = [math_ops.cast(x, kind) for x in (starts, limits, deltas)]
         made = scopes.builder(*given).make("RaggedRange", tuple(given), {"Tsplits": as_dtype(row_splits_dtype)})
-        return RaggedTensor(made[1], [made[0]])
+        return RaggedTensor.of_parts(made[1], [made[0]])
 
 
 def _ragged(x: Any) -> Any:

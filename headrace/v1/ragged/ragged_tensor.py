@@ -15,6 +15,7 @@ from headrace import dtypes, nest
 from headrace.api import scopes
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.v1 import array_ops, check_ops, math_ops
+from headrace.v1.array_ops import get_static_value
 from headrace.v1.scoping import control_dependencies, name_scope
 from headrace.v1.tensor_shape import TensorShape
 
@@ -103,11 +104,27 @@ class RaggedTensor(nest.Composite):
 
     fetched_as = RaggedTensorValue.from_parts
 
-    def __init__(self, flat_values: Any, nested_row_splits: Sequence[Any]) -> None:
-        self.flat_values = flat_values
-        self.nested_row_splits = tuple(nested_row_splits)
+    flat_values: Any
+    nested_row_splits: tuple[Any, ...]
+
+    def __init__(self, values: Any, row_partition: Any, internal: bool = False) -> None:
+        if not internal:
+            raise ValueError(
+                "RaggedTensor constructor is private; please use one of the factory methods instead (e.g., "
+                "RaggedTensor.from_row_lengths())"
+            )
+        inner = values.nested_row_splits if isinstance(values, RaggedTensor) else ()
+        self.flat_values = values.flat_values if isinstance(values, RaggedTensor) else values
+        self.nested_row_splits = (row_partition, *inner)
 
     # *** constructors ***
+
+    @classmethod
+    def of_parts(cls, flat_values: Any, nested_row_splits: Sequence[Any]) -> RaggedTensor:
+        """Makes a ragged tensor of its tensors, without operations."""
+        made = cls.__new__(cls)
+        made.flat_values, made.nested_row_splits = flat_values, tuple(nested_row_splits)
+        return made
 
     @classmethod
     def from_row_splits(cls, values: Any, row_splits: Any, name: str | None = None, validate: bool = True) -> Any:
@@ -135,9 +152,7 @@ class RaggedTensor(nest.Composite):
 
     @classmethod
     def _joined(cls, values: Any, splits: Any) -> RaggedTensor:
-        if isinstance(values, RaggedTensor):
-            return cls(values.flat_values, (splits, *values.nested_row_splits))
-        return cls(values, (splits,))
+        return cls(values, splits, internal=True)
 
     @classmethod
     def from_row_lengths(cls, values: Any, row_lengths: Any, name: str | None = None, validate: bool = True) -> Any:
@@ -204,6 +219,35 @@ class RaggedTensor(nest.Composite):
         return _nested(cls.from_row_lengths, flat_values, nested_row_lengths, name, validate)
 
     @classmethod
+    def from_nested_value_rowids(
+        cls,
+        flat_values: Any,
+        nested_value_rowids: Sequence[Any],
+        nested_nrows: Sequence[Any] | None = None,
+        name: str | None = None,
+        validate: bool = True,
+    ) -> Any:
+        """Makes a ragged tensor of innermost values and the rows of values, from the outermost on.
+
+        Args:
+          flat_values: innermost values.
+          nested_value_rowids: for each ragged axis the row of each value.
+          nested_nrows: for each ragged axis the number of rows; None: up to the last row with a value.
+          name, validate: see `from_row_splits`.
+
+        Raises:
+          ValueError: `nested_nrows` has another length.
+        """
+        counts = [None] * len(nested_value_rowids) if nested_nrows is None else list(nested_nrows)
+        if len(counts) != len(nested_value_rowids):
+            raise ValueError("Argument `nested_nrows` must have the same length as argument `nested_value_rowids`")
+        with name_scope(name, "RaggedFromNestedValueRowIds"):
+            values = flat_values
+            for rowids, count in zip(reversed(nested_value_rowids), reversed(counts), strict=True):
+                values = cls.from_value_rowids(values, rowids, count, validate=validate)
+            return values
+
+    @classmethod
     def from_tensor(
         cls,
         tensor: Any,
@@ -264,7 +308,7 @@ class RaggedTensor(nest.Composite):
     def values(self) -> Any:
         """Joined values of the rows, a tensor or ragged tensor."""
         inner = self.nested_row_splits[1:]
-        return RaggedTensor(self.flat_values, inner) if inner else self.flat_values
+        return RaggedTensor.of_parts(self.flat_values, inner) if inner else self.flat_values
 
     @property
     def row_splits(self) -> Any:
@@ -335,6 +379,57 @@ class RaggedTensor(nest.Composite):
         with name_scope(name, "RaggedValueRowIds"):
             return row_splits_to_segment_ids(self.row_splits)
 
+    def nested_value_rowids(self, name: str | None = None) -> tuple[Any, ...]:
+        """Computes the row of each value, for each ragged axis."""
+        with name_scope(name, "RaggedNestedValueRowIds"):
+            return tuple(row_splits_to_segment_ids(splits) for splits in self.nested_row_splits)
+
+    @property
+    def uniform_row_length(self) -> Any:
+        """The length of all rows, if it is known; None otherwise.
+
+        It is known of the rows that `from_uniform_row_length` makes of known values.
+        """
+        splits = get_static_value(self.row_splits)
+        if splits is None or self.row_splits.op.type == "Const" or len(splits) < 2:
+            return None
+        lengths = np.diff(splits)
+        return array_ops.constant(lengths[0], self.row_splits.dtype) if (lengths == lengths[0]).all() else None
+
+    def merge_dims(self, outer_axis: int, inner_axis: int) -> Any:
+        """Merges the axes from `outer_axis` to `inner_axis` into one.
+
+        Args:
+          outer_axis, inner_axis: the axes, ints; negative ones count from the last.
+
+        Raises:
+          ValueError: there is no such axis, or the first is behind the second.
+        """
+        rank = self.shape.ndims
+        axes = [axis + rank if axis < 0 and rank is not None else axis for axis in (outer_axis, inner_axis)]
+        if min(axes) < 0 or (rank is not None and max(axes) >= rank):
+            raise ValueError(f"merge_dims needs axes of a ragged tensor of rank {rank}, got {outer_axis}, {inner_axis}")
+        first, last = axes
+        if first > last:
+            raise ValueError(
+                f"Expected outer_axis ({outer_axis}) to be less than or equal to inner_axis ({inner_axis})."
+            )
+        out: Any = self
+        for _ in range(last - first):
+            out = _merged(out, first)
+        return out
+
+    def consumers(self) -> list[Any]:
+        """Returns the operations that read its tensors."""
+        return list(dict.fromkeys(op for t in self._flatten() for op in t.consumers()))
+
+    def numpy(self) -> Any:
+        """Returns an array of arrays: a row of objects, if the rows have different lengths.
+
+        Its value is computed in the default session.
+        """
+        return _rows_of(self.eval())
+
     def bounding_shape(self, axis: Any = None, name: str | None = None, out_type: Any = None) -> Any:
         """Computes the least shape of a tensor that has room for all rows."""
         with name_scope(name, "RaggedBoundingBox"):
@@ -354,11 +449,11 @@ class RaggedTensor(nest.Composite):
 
     def with_flat_values(self, new_values: Any) -> Any:
         """Returns a ragged tensor with the same rows of other innermost values."""
-        return RaggedTensor(array_ops.convert_to_tensor(new_values), self.nested_row_splits)
+        return RaggedTensor.of_parts(array_ops.convert_to_tensor(new_values), self.nested_row_splits)
 
     def with_row_splits_dtype(self, dtype: Any) -> Any:
         """Returns a ragged tensor whose row splits have the dtype int32 or int64."""
-        return RaggedTensor(self.flat_values, [math_ops.cast(s, dtype) for s in self.nested_row_splits])
+        return RaggedTensor.of_parts(self.flat_values, [math_ops.cast(s, dtype) for s in self.nested_row_splits])
 
     def to_tensor(self, default_value: Any = None, name: str | None = None, shape: Any = None) -> Any:
         """Fills a tensor with the rows.
@@ -440,13 +535,41 @@ class RaggedTensor(nest.Composite):
         return [self.flat_values, *self.nested_row_splits]
 
     def _unflatten(self, parts: Sequence[Any]) -> RaggedTensor:
-        return RaggedTensor(parts[0], parts[1:])
+        return RaggedTensor.of_parts(parts[0], parts[1:])
 
     def _key(self) -> int:
         return self.ragged_rank
 
     def __repr__(self) -> str:
         return f"tf.RaggedTensor(values={self.values}, row_splits={self.row_splits})"
+
+
+def _merged(x: Any, axis: int) -> Any:
+    """Merges an axis of a tensor or ragged tensor with the next one."""
+    if not isinstance(x, RaggedTensor):
+        dims = array_ops.shape(x)
+        return array_ops.reshape(x, array_ops.concat([dims[:axis], [-1], dims[axis + 2 :]], 0))
+    if axis == 0:
+        return x.values
+    if axis > 1 or not isinstance(x.values, RaggedTensor):
+        if axis == 1:  # the rows of values of a uniform axis
+            width = math_ops.cast(array_ops.shape(x.values)[1], x.row_splits.dtype)
+            return RaggedTensor._joined(_merged(x.values, 0), x.row_splits * width)
+        return x.with_values(_merged(x.values, axis - 1))
+    inner = x.values
+    return RaggedTensor._joined(inner.values, array_ops.gather(inner.row_splits, x.row_splits))
+
+
+def _rows_of(value: Any) -> Any:
+    if not isinstance(value, RaggedTensorValue):
+        return value
+    inner, ends = _rows_of(value.values), value.row_splits.tolist()
+    rows = [inner[a:b] for a, b in itertools.pairwise(ends)]
+    if len({len(row) for row in rows}) == 1 and all(row.dtype != object or row.ndim > 1 for row in rows):
+        return np.stack(rows)
+    out = np.empty(len(rows), object)
+    out[:] = rows
+    return out
 
 
 def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
