@@ -643,6 +643,7 @@ _LATER = {
     "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor",
     "data": "headrace.v1.data",
     "distributions": "headrace.v1.distributions",
+    "estimator": "headrace.v1.estimator",
     "feature_column": "headrace.v1.feature_column",
     "flags": "headrace.v1.flags",
     "graph_util": "headrace.v1.graph_util",
@@ -653,6 +654,10 @@ _LATER = {
     "profiler": "headrace.v1.profiler",
     "ragged": "headrace.v1.ragged",
     "raw_ops": "headrace.api.raw_ops",
+    "delete_session_tensor": "headrace.v1.session_handles:delete_session_tensor",
+    "get_session_handle": "headrace.v1.session_handles:get_session_handle",
+    "get_session_tensor": "headrace.v1.session_handles:get_session_tensor",
+    "Module": "headrace.v1.trackable.module:Module",
     "resource_loader": "headrace.v1.resource_loader",
     "sysconfig": "headrace.v1.sysconfig",
     "version": "headrace.v1.version",
@@ -689,6 +694,7 @@ if TYPE_CHECKING:
         app,
         data,
         distributions,
+        estimator,
         feature_column,
         flags,
         graph_util,
@@ -701,6 +707,7 @@ if TYPE_CHECKING:
         version,
     )
     from headrace.v1.ragged.ragged_tensor import RaggedTensor
+    from headrace.v1.session_handles import delete_session_tensor, get_session_handle, get_session_tensor
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
 # fmt: off
@@ -714,6 +721,7 @@ __all__ = [
     "GRAPH_DEF_VERSION_MIN_CONSUMER",
     "GRAPH_DEF_VERSION_MIN_PRODUCER",
     "MONOLITHIC_BUILD",
+    "Module",
     "QUANTIZED_DTYPES",
     "VERSION",
     "AggregationMethod",
@@ -893,6 +901,7 @@ __all__ = [
     "decode_csv",
     "decode_json_example",
     "decode_raw",
+    "delete_session_tensor",
     "depth_to_space",
     "dequantize",
     "deserialize_many_sparse",
@@ -927,6 +936,7 @@ __all__ = [
     "erf",
     "erfc",
     "errors",
+    "estimator",
     "executing_eagerly",
     "executing_eagerly_outside_functions",
     "exp",
@@ -969,6 +979,8 @@ __all__ = [
     "get_local_variable",
     "get_logger",
     "get_seed",
+    "get_session_handle",
+    "get_session_tensor",
     "get_static_value",
     "get_variable",
     "get_variable_scope",
