@@ -24,7 +24,6 @@ from headrace.train.saving.saveables import key_of as key_of
 from headrace.train.saving.saveables import slice_spec
 from headrace.v1.graph import get_default_graph, in_default_graph
 
-
 _PAUSE: Final = 1.0  # seconds between two looks at a folder, TensorFlow's
 
 

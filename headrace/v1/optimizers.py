@@ -185,7 +185,8 @@ class AdagradDAOptimizer(Optimizer, adagrad.AdagradDA):
         name: str = "AdagradDA",
     ) -> None:
         adagrad.AdagradDA.__init__(
-            self, learning_rate,
+            self,
+            learning_rate,
             global_step,
             initial_gradient_squared_accumulator_value,
             l1_regularization_strength,
@@ -234,7 +235,9 @@ class ProximalGradientDescentOptimizer(Optimizer, descent.ProximalGradientDescen
         use_locking: bool = False,
         name: str = "ProximalGradientDescent",
     ) -> None:
-        descent.ProximalGradientDescent.__init__(self, learning_rate, l1_regularization_strength, l2_regularization_strength, name)
+        descent.ProximalGradientDescent.__init__(
+            self, learning_rate, l1_regularization_strength, l2_regularization_strength, name
+        )
 
 
 class ProximalAdagradOptimizer(Optimizer, adagrad.ProximalAdagrad):
@@ -349,7 +352,8 @@ class FtrlOptimizer(Optimizer, ftrl.Ftrl):
         beta: float | None = None,
     ) -> None:
         ftrl.Ftrl.__init__(
-            self, learning_rate,
+            self,
+            learning_rate,
             learning_rate_power,
             initial_accumulator_value,
             l1_regularization_strength,

@@ -10,19 +10,30 @@ from typing import TYPE_CHECKING
 from headrace import public_names
 from headrace.v1.estimator import export as export
 from headrace.v1.estimator import inputs as inputs
+from headrace.v1.estimator.canned import (
+    BaselineClassifier,
+    BaselineRegressor,
+    DNNClassifier,
+    DNNLinearCombinedClassifier,
+    DNNLinearCombinedRegressor,
+    DNNRegressor,
+    LinearClassifier,
+    LinearRegressor,
+)
 from headrace.v1.estimator.estimator import Estimator
 from headrace.v1.estimator.export import Exporter
 from headrace.v1.estimator.modes import ModeKeys
 from headrace.v1.estimator.run_config import RunConfig
 from headrace.v1.estimator.spec import EstimatorSpec, EvalSpec, TrainSpec
 from headrace.v1.estimator.training import train_and_evaluate
-from headrace.v1.train import VocabInfo
-from headrace.v1.warm_starting import WarmStartSettings
+from headrace.v1.warm_starting import VocabInfo, WarmStartSettings
 
 # fmt: off
 __all__ = [
-    "Estimator", "EstimatorSpec", "EvalSpec", "Exporter", "ModeKeys", "RunConfig", "TrainSpec", "VocabInfo",
-    "WarmStartSettings", "export", "inputs", "train_and_evaluate",
+    "BaselineClassifier", "BaselineRegressor", "DNNClassifier", "DNNLinearCombinedClassifier",
+    "DNNLinearCombinedRegressor", "DNNRegressor", "Estimator", "EstimatorSpec", "EvalSpec", "Exporter",
+    "LinearClassifier", "LinearRegressor", "ModeKeys", "RunConfig", "TrainSpec", "VocabInfo", "WarmStartSettings",
+    "export", "inputs", "train_and_evaluate",
 ]
 # fmt: on
 

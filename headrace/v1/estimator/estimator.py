@@ -39,7 +39,7 @@ class Estimator:
       model_dir: folder of checkpoints and summaries. None: that of `config`, else a temporary folder.
       config: a `RunConfig`. None: `RunConfig()`.
       params: hyperparameters for `model_fn`.
-      warm_start_from: a checkpoint (its prefix or folder), or `WarmStartSettings`, with the initial values of variables.
+      warm_start_from: a checkpoint (its prefix or folder), or `WarmStartSettings`, with initial values.
 
     Raises:
       ValueError: `model_fn` takes other arguments, `config` is no `RunConfig`, or it has another `model_dir`.
@@ -398,7 +398,9 @@ class Estimator:
     def _path(self, given: str | None, purpose: str) -> str | None:
         path = given or self.latest_checkpoint()
         if path is None:
-            info("Could not find trained model in model_dir: %s, running initialization to %s.", self._model_dir, purpose)
+            info(
+                "Could not find trained model in model_dir: %s, running initialization to %s.", self._model_dir, purpose
+            )
         return path
 
 
@@ -428,8 +430,8 @@ def _metrics_of(spec: EstimatorSpec) -> tuple[dict[str, Any], list[Any]]:
     for name in (LOSS, _STEP):
         if name in given:
             raise ValueError(
-                f'Metric with name "{name}" is not allowed, because Estimator already defines a default metric with the '
-                "same name."
+                f'Metric with name "{name}" is not allowed, because Estimator already defines a default metric with '
+                "the same name."
             )
     given[LOSS] = metrics.mean(spec.loss)
     pairs = {name: given[name] for name in sorted(given)}
@@ -458,5 +460,7 @@ def _batch_length(values: Mapping[str, Any]) -> int:
     first = next(iter(lengths.values()))
     for name, length in lengths.items():
         if length != first:
-            raise ValueError(f"Batch length of predictions should be same. {name} has different batch length than others.")
+            raise ValueError(
+                f"Batch length of predictions should be same. {name} has different batch length than others."
+            )
     return int(first)

@@ -77,10 +77,8 @@ class EstimatorSpec(_Fields):
         if train_op is not None and not isinstance(train_op, (Operation, Tensor, Variable)):
             raise TypeError(f"train_op must be Operation or Tensor, given: {train_op}")
         metrics = _checked_metrics(eval_metric_ops)
-        hooks = [tuple(h or ()) for h in (training_chief_hooks, training_hooks, evaluation_hooks, prediction_hooks)]
-        for hook in (h for some in hooks for h in some):
-            if not isinstance(hook, SessionRunHook) and not hasattr(hook, "after_create_session"):
-                raise TypeError(f"All hooks must be SessionRunHook instances, given: {hook}")
+        given = (training_chief_hooks, training_hooks, evaluation_hooks, prediction_hooks)
+        hooks = [_checked_hooks(h) for h in given]
         scaffold = scaffold if scaffold is not None else monitored.Scaffold()
         if not isinstance(scaffold, scaffolds.Scaffold):
             raise TypeError(f"scaffold must be tf.train.Scaffold. Given: {scaffold}")
@@ -163,8 +161,8 @@ def _checked_outputs(given: Any, predictions: Any, mode: str) -> Any:
             found[DEFAULT_SIGNATURE] = value
     elif found and DEFAULT_SIGNATURE not in found:
         raise ValueError(
-            f"Multiple `export_outputs` were provided, but none of them is specified as the default.  Do this by naming "
-            f"one of them with {DEFAULT_SIGNATURE!r}."
+            f"Multiple `export_outputs` were provided, but none of them is specified as the default.  Do this by "
+            f"naming one of them with {DEFAULT_SIGNATURE!r}."
         )
     return found
 
@@ -173,7 +171,7 @@ def _checked_hooks(hooks: Any) -> tuple[Any, ...]:
     found = tuple(hooks or ())
     for hook in found:
         if not isinstance(hook, SessionRunHook) and not hasattr(hook, "after_create_session"):
-            raise TypeError(f"All hooks must be `SessionRunHook` instances, given: {hook}")
+            raise TypeError(f"All hooks must be SessionRunHook instances, given: {hook}")
     return found
 
 
@@ -269,7 +267,9 @@ class EvalSpec(_Eval):
         for found in names:
             if names.count(found) > 1:
                 raise ValueError(f"`exporters` must have unique names. Such a name cannot be found twice: {found!r}")
-        return super().__new__(cls, input_fn, steps, name, _checked_hooks(hooks), given, start_delay_secs, throttle_secs)
+        return super().__new__(
+            cls, input_fn, steps, name, _checked_hooks(hooks), given, start_delay_secs, throttle_secs
+        )
 
 
 def _check_function(input_fn: Any) -> None:

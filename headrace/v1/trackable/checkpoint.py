@@ -204,8 +204,8 @@ def _session(given: Any) -> Any:
     session = given if given is not None else get_default_session()
     if session is None:
         raise RuntimeError(
-            "there is no default session, and the variables of a graph have their values in sessions: give session=, or "
-            "call this in `with session.as_default()`"
+            "there is no default session, and the variables of a graph have their values in sessions: give session=, "
+            "or call this in `with session.as_default()`"
         )
     return session
 
@@ -294,7 +294,9 @@ class Status:
           AssertionError: none has.
         """
         if all(x is self._root._save_counter for x, _ in self._matched().pairs):
-            raise AssertionError(f"Nothing except the root object matched a checkpoint value: {self._needed().prefix!r}")
+            raise AssertionError(
+                f"Nothing except the root object matched a checkpoint value: {self._needed().prefix!r}"
+            )
         return self
 
     def expect_partial(self) -> Status:
@@ -344,15 +346,15 @@ class Status:
         for x, key in self._matched().pairs:
             if isinstance(x, PythonState):
                 if is_eager:
-                    x.deserialize(reader.read(key)[()])
+                    x.deserialize(bytes(reader.read(key)[()]))
                 continue
             if (x.graph is None) is not is_eager:
                 continue
             entry = reader.entries[key]
             if entry.dtype is not x.dtype.base or not shapes.fits(tuple(entry.shape), x.shape):
                 raise InvalidArgumentError(
-                    f"the value {key!r} of {reader.prefix!r} is {entry.dtype.name}{shapes.show(tuple(entry.shape))}, and "
-                    f"the variable '{x.name}' {x.dtype.base.name}{shapes.show(x.shape)}"
+                    f"the value {key!r} of {reader.prefix!r} is {entry.dtype.name}{shapes.show(tuple(entry.shape))}, "
+                    f"and the variable '{x.name}' {x.dtype.base.name}{shapes.show(x.shape)}"
                 )
             found.append((x, reader.read(key)))
         assign(session, found)

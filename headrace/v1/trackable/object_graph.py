@@ -2,8 +2,9 @@
 
 A *node* is an object: a variable, an object with attributes, a list, tuple or dict, an optimizer, a `PythonState`. Its
 children have local names. The key of a value is the shortest path of local names from the root, "/.ATTRIBUTES/" and the
-kind of the value. The slot of an optimizer for a variable has the path of the variable, "/.OPTIMIZER_SLOT/", the path of
-the optimizer and the name of the slot. The message `TrackableObjectGraph`, under the key `OBJECT_GRAPH`, has the nodes.
+kind of the value. The slot of an optimizer for a variable has the path of the variable, "/.OPTIMIZER_SLOT/", the path
+of the optimizer and the name of the slot. The message `TrackableObjectGraph`, under the key `OBJECT_GRAPH`, has the
+nodes.
 
 Source: TensorFlow's `checkpoint/graph_view.py` and `trackable_object_graph.proto`, whose form is kept.
 """
