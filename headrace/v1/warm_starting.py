@@ -7,7 +7,7 @@ old and the new vocabulary share.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,14 +119,16 @@ def _grouped(wanted: Any, vocabularies: Mapping[str, VocabInfo]) -> dict[str, An
         found = get_collection(GraphKeys.TRAINABLE_VARIABLES, wanted)
     elif wanted is None:
         found = [v for v in everything if _name(v) in vocabularies]
-    elif isinstance(wanted, Sequence) and all(isinstance(x, str) for x in wanted):
+    elif not isinstance(wanted, (list, tuple)):
+        raise ValueError(f"`vars_to_warm_start must be a `list` or `str`.  Given type is {type(wanted)}")
+    elif all(isinstance(x, str) for x in wanted):
         found = [v for v in everything if any(re.match(x, v.op.name) for x in wanted)]
-    elif isinstance(wanted, Sequence) and all(isinstance(x, (Variable, PartitionedVariable)) for x in wanted):
+    elif all(isinstance(x, (Variable, PartitionedVariable)) for x in wanted):
         found = [part for x in wanted for part in parts_of(x)]
     else:
         raise ValueError(
             "If `vars_to_warm_start` is a list, it must be all `Variable` or all `str`.  Given types are "
-            f"{[type(x).__name__ for x in wanted] if isinstance(wanted, Sequence) else type(wanted).__name__}"
+            f"{[type(x).__name__ for x in wanted]}"
         )
     out: dict[str, Any] = {}
     for v in found:

@@ -31,8 +31,8 @@ class Head(abc.ABC):
     def __init__(self, units: int, weight_column: Any, reduction: str) -> None:
         self.units, self._weight_column, self._reduction = units, weight_column, reduction
 
-    def spec(self, features: Any, mode: str, logits: Any, labels: Any, optimize: Optimize) -> EstimatorSpec:
-        """Returns the operations of a model.
+    def spec(self, features: Any, mode: str, logits: Any, labels: Any, optimize: Optimize) -> Any:
+        """Returns the `EstimatorSpec` of a model.
 
         Args:
           features: the features.
