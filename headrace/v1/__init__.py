@@ -652,6 +652,7 @@ _LATER = {
     "data": "headrace.v1.data",
     "distributions": "headrace.v1.distributions",
     "experimental": "headrace.v1.experimental",
+    "estimator": "headrace.v1.estimator",
     "feature_column": "headrace.v1.feature_column",
     "flags": "headrace.v1.flags",
     "graph_util": "headrace.v1.graph_util",
@@ -662,6 +663,10 @@ _LATER = {
     "profiler": "headrace.v1.profiler",
     "ragged": "headrace.v1.ragged",
     "raw_ops": "headrace.api.raw_ops",
+    "delete_session_tensor": "headrace.v1.session_handles:delete_session_tensor",
+    "get_session_handle": "headrace.v1.session_handles:get_session_handle",
+    "get_session_tensor": "headrace.v1.session_handles:get_session_tensor",
+    "Module": "headrace.v1.trackable.module:Module",
     "resource_loader": "headrace.v1.resource_loader",
     "saved_model": "headrace.v1.saved_model",
     "sysconfig": "headrace.v1.sysconfig",
@@ -707,6 +712,7 @@ if TYPE_CHECKING:
         data,
         distributions,
         experimental,
+        estimator,
         feature_column,
         flags,
         graph_util,
@@ -721,6 +727,7 @@ if TYPE_CHECKING:
     )
     from headrace.v1.ragged.ragged_spec import RaggedTensorSpec
     from headrace.v1.ragged.ragged_tensor import RaggedTensor
+    from headrace.v1.session_handles import delete_session_tensor, get_session_handle, get_session_tensor
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
 # fmt: off
@@ -763,6 +770,7 @@ __all__ = [
     "InteractiveSession",
     "LogMessage",
     "MetaGraphDef",
+    "Module",
     "NameAttrList",
     "NoGradient",
     "NodeDef",
@@ -918,6 +926,7 @@ __all__ = [
     "decode_csv",
     "decode_json_example",
     "decode_raw",
+    "delete_session_tensor",
     "depth_to_space",
     "dequantize",
     "deserialize_many_sparse",
@@ -952,6 +961,7 @@ __all__ = [
     "erf",
     "erfc",
     "errors",
+    "estimator",
     "executing_eagerly",
     "executing_eagerly_outside_functions",
     "exp",
@@ -995,6 +1005,8 @@ __all__ = [
     "get_local_variable",
     "get_logger",
     "get_seed",
+    "get_session_handle",
+    "get_session_tensor",
     "get_static_value",
     "get_variable",
     "get_variable_scope",

@@ -3,24 +3,115 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from headrace import shapes
 from headrace.api import scopes
 from headrace.api.partitioned import parts_of
 from headrace.errors import NotFoundError
+from headrace.files import states
 from headrace.files.slices import parse_spec
-from headrace.train.saving import restoring
+from headrace.train.saving import latest, restoring
 from headrace.train.saving.latest import checkpoint_exists as checkpoint_exists
 from headrace.train.saving.latest import get_checkpoint_mtimes as get_checkpoint_mtimes
 from headrace.train.saving.latest import get_checkpoint_state as get_checkpoint_state
 from headrace.train.saving.latest import latest_checkpoint as latest_checkpoint
-from headrace.train.saving.latest import remove_checkpoint as remove_checkpoint
 from headrace.train.saving.latest import update_checkpoint_state as update_checkpoint_state
 from headrace.train.saving.restoring import CheckpointReader
-from headrace.train.saving.saveables import key_of, slice_spec
+from headrace.train.saving.saveables import key_of as key_of
+from headrace.train.saving.saveables import slice_spec
 from headrace.v1.graph import get_default_graph, in_default_graph
+
+_PAUSE: Final = 1.0  # seconds between two looks at a folder, TensorFlow's
+
+
+def remove_checkpoint(
+    checkpoint_prefix: str | os.PathLike[str], checkpoint_format_version: Any = 2, meta_graph_suffix: str = "meta"
+) -> None:
+    """Removes a checkpoint and the file with its graph, if they exist. See `headrace.train.remove_checkpoint`.
+
+    Args:
+      checkpoint_prefix: prefix of the checkpoint's files.
+      checkpoint_format_version: accepted as in TensorFlow: the files of the prefix show the format.
+      meta_graph_suffix: extension of the file with the graph.
+
+    Source: TensorFlow's `tf.train.remove_checkpoint`.
+    """
+    latest.remove_checkpoint(checkpoint_prefix, meta_graph_suffix)
+
+
+def generate_checkpoint_state_proto(
+    save_dir: str | os.PathLike[str],
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Sequence[str] | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+) -> Any:
+    """Returns the message of a folder's state file, a `CheckpointState`.
+
+    Args:
+      save_dir: the folder. If its path is relative, relative paths in the message begin at the folder.
+      model_checkpoint_path: prefix of the newest checkpoint.
+      all_model_checkpoint_paths: prefixes of all checkpoints, oldest first; the newest one is added.
+      all_model_checkpoint_timestamps: times of writing of these checkpoints, in seconds since 1970.
+      last_preserved_timestamp: time of writing of the last checkpoint that is kept forever.
+
+    Raises:
+      ValueError: the numbers of timestamps and paths differ.
+
+    Source: TensorFlow's `tf.train.generate_checkpoint_state_proto`.
+
+    Example:
+      >>> from headrace.v1.checkpoints import generate_checkpoint_state_proto
+      >>> list(generate_checkpoint_state_proto("/m", "/m/a-2", ["/m/a-1"]).all_model_checkpoint_paths)
+      ['/m/a-1', '/m/a-2']
+    """
+    paths, times = all_model_checkpoint_paths or (), all_model_checkpoint_timestamps
+    return states.state(os.fspath(save_dir), model_checkpoint_path, paths, times, last_preserved_timestamp)
+
+
+def checkpoints_iterator(
+    checkpoint_dir: str | os.PathLike[str],
+    min_interval_secs: float = 0,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], Any] | None = None,
+) -> Iterator[str]:
+    """Yields the prefix of the newest checkpoint of a folder, and then of each new one.
+
+    Args:
+      checkpoint_dir: the folder.
+      min_interval_secs: least number of seconds between two checkpoints. Those in between are not yielded.
+      timeout: longest wait in seconds for a new checkpoint. None: no limit.
+      timeout_fn: function that is called after a timeout. If it returns a true value, the iterator ends; else it
+        waits again. None: a timeout ends the iterator.
+
+    Source: TensorFlow's `tf.train.checkpoints_iterator`.
+    """
+    known: str | None = None
+    while True:
+        new = _wait_for_new(checkpoint_dir, known, timeout)
+        if new is None:
+            if timeout_fn is None or timeout_fn():
+                return
+            continue
+        start = time.monotonic()
+        known = new
+        yield new
+        time.sleep(max(0.0, start + min_interval_secs - time.monotonic()))
+
+
+def _wait_for_new(folder: str | os.PathLike[str], known: str | None, timeout: float | None) -> str | None:
+    """Returns the newest checkpoint, once it is another one than `known`; None after the timeout."""
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        found = latest.latest_checkpoint(folder)
+        if found is not None and found != known:
+            return found
+        if end is not None and time.monotonic() + _PAUSE > end:
+            return None
+        time.sleep(_PAUSE)
 
 
 def NewCheckpointReader(filepattern: str) -> CheckpointReader:
@@ -102,7 +193,7 @@ def init_from_checkpoint(ckpt_dir_or_file: str | os.PathLike[str], assignment_ma
                     f"({shapes.show(tuple(known[key]))}) from checkpoint reader."
                 )
         for key, v in pairs:
-            _begin_with(v, reader.path, key)
+            begin_with(v, reader.path, key)
 
 
 def _of_name(name: str) -> Any:
@@ -130,10 +221,20 @@ def _in_scope(name: str, current: Any, store: Mapping[str, Any]) -> list[tuple[s
     return [(outer + key_of(store[v])[len(prefix) :], store[v]) for v in sorted(store) if v.startswith(prefix)]
 
 
-def _begin_with(v: Any, prefix: str, key: str) -> None:
+def begin_with(v: Any, prefix: str, key: str, changed: Callable[[Any], Any] | None = None) -> None:
+    """Lets the initializer of a variable read a tensor of a checkpoint.
+
+    Args:
+      v: the variable.
+      prefix: the prefix of the checkpoint.
+      key: the name of the tensor.
+      changed: function from the tensor to the initial value. None: the tensor itself.
+    """
     with scopes.control_dependencies(None), scopes.name_scope("checkpoint_initializer"):
         b = scopes.builder()
         read = b.make("RestoreV2", (os.fsencode(prefix), [key], [slice_spec(v)]), {"dtypes": (v.dtype,)})
+        if changed is not None:
+            read = changed(read)
         if v.handle.dtype.is_ref:
             made = b.make("Assign", (v.handle, read), {}).op
         else:

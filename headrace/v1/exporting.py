@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace import notices
@@ -23,8 +23,11 @@ def export_meta_graph(
     collection_list: Iterable[Any] | None = None,
     as_text: bool = False,
     graph: Graph | None = None,
+    export_scope: str | None = None,
     clear_devices: bool = False,
+    clear_extraneous_savers: bool = False,
     strip_default_attrs: bool = False,
+    save_debug_info: bool = False,
 ) -> Any:
     """A graph with its collections as a `MetaGraphDef` message, also written to a file.
 
@@ -39,8 +42,12 @@ def export_meta_graph(
       collection_list: the names of collections; None: all.
       as_text: whether the file is in protobuf's text form.
       graph: None: the default graph.
+      export_scope: a name scope: only its operations are exported, with names relative to it. An input from outside of
+        the scope has the name "$unbound_inputs_NAME" there.
       clear_devices: whether to leave out the devices that operations ask for.
+      clear_extraneous_savers: whether to leave out the collection of savers.
       strip_default_attrs: whether to leave out attributes that have their default value.
+      save_debug_info: accepted as in TensorFlow, without effect.
 
     Raises:
       FailedPreconditionError, PermissionDeniedError, ...: the file cannot be written.
@@ -53,14 +60,17 @@ def export_meta_graph(
     graph = get_default_graph() if graph is None else graph
     if not isinstance(graph, Graph):
         raise TypeError(f"graph must be a tf.Graph, got {graph!r}; hr.export_meta_graph writes those of headrace")
-    encoders = {
+    encoders: dict[str, Callable[[Any], Any]] = {
         **VARIABLE_ENCODERS,
         GraphKeys.QUEUE_RUNNERS: QueueRunner.to_proto,
         GraphKeys.SAVERS: Saver.to_proto,
     }
     show = meta_graph.namer(graph)
     collections = {}
-    for key in graph.get_all_collection_keys() if collection_list is None else collection_list:
+    keys = graph.get_all_collection_keys() if collection_list is None else list(collection_list)
+    for key in keys:
+        if clear_extraneous_savers and key == GraphKeys.SAVERS:
+            continue
         items = graph.get_collection(key)
         name = key.decode() if isinstance(key, bytes) else key
         if name == GraphKeys.SAVEABLE_OBJECTS:
@@ -84,6 +94,10 @@ def export_meta_graph(
     )
     if meta_info_def is not None:
         message.meta_info_def.MergeFromString(meta_info_def.SerializeToString())
+    if export_scope:
+        from headrace.interchange import graph_scope  # here: few programs export a part
+
+        message = graph_scope.narrowed(message, export_scope.rstrip("/"))
     if filename is not None:
         folder, name = os.path.split(os.fspath(filename))
         with local.as_ours(filename):

@@ -11,7 +11,19 @@ from headrace.v1.graph import Graph, GraphKeys, get_default_graph
 from headrace.v1.initializers import Zeros
 from headrace.v1.variable_store import get_variable
 
-assert_global_step = counted.check_global_step
+
+def assert_global_step(global_step_tensor: Any) -> None:
+    """Checks that a variable or tensor can be a global step.
+
+    Args:
+      global_step_tensor: the variable or tensor.
+
+    Raises:
+      TypeError, ValueError: it is no integer scalar.
+
+    Source: TensorFlow's `tf.train.assert_global_step`.
+    """
+    counted.check_global_step(global_step_tensor)
 
 
 def global_step(sess: Any, global_step_tensor: Any) -> int:

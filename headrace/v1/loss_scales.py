@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import public_names
 from headrace.train import loss_scaling
 from headrace.v1.graph import in_default_graph
 from headrace.v1.optimizers import Optimizer, kept
@@ -82,3 +83,13 @@ def disable_mixed_precision_graph_rewrite() -> None:
 
 
 __all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "MixedPrecisionLossScaleOptimizer"]
+# Imported on first use: few programs save objects.
+_LATER = {"PythonState": "headrace.v1.trackable.object_graph:PythonState"}
+
+if TYPE_CHECKING:
+    from headrace.v1.trackable.object_graph import PythonState
+
+__all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "MixedPrecisionLossScaleOptimizer", "PythonState"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

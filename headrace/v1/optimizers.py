@@ -6,11 +6,12 @@ collections. Hyperparameters are float32 first, for every dtype of the variables
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from headrace.api import scopes
 from headrace.ir.graph import Graph
 from headrace.train.optimizers import adagrad, adam, base, descent, ftrl, rmsprop
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
@@ -24,12 +25,25 @@ class Optimizer(base.Optimizer):
     New optimizers are written as subclasses of `headrace.train.Optimizer` (see `headrace docs how-to/optimizers`).
     TensorFlow's methods `_apply_dense` and others are not called.
 
+    Args:
+      use_locking: accepted as in TensorFlow, without effect: updates are atomic.
+      name: name of the operations.
+      use_own_namescope_for_non_slot_vars: whether variables that belong to no single variable, such as "beta1_power",
+        are created in a name scope of the optimizer: "Adam/beta1_power".
+
     Source: TensorFlow's `tf.train.Optimizer`.
     """
+
+    _has_own_scope = False  # see `use_own_namescope_for_non_slot_vars`
+
+    def __init__(self, use_locking: Any, name: str, use_own_namescope_for_non_slot_vars: bool = False) -> None:
+        super().__init__(0.0, name)
+        self._has_own_scope = use_own_namescope_for_non_slot_vars
 
     minimize = in_default_graph(base.Optimizer.minimize)
     compute_gradients = in_default_graph(base.Optimizer.compute_gradients)
     variables = in_default_graph(base.Optimizer.variables)
+    counter_variables = in_default_graph(base.Optimizer.counter_variables)
 
     @in_default_graph
     def apply_gradients(
@@ -48,8 +62,19 @@ class Optimizer(base.Optimizer):
     def _trainable(self, graph: Graph) -> list[Any]:
         return get_collection(GraphKeys.TRAINABLE_VARIABLES)
 
+    def _make_all(self, variables: Sequence[Any]) -> None:
+        if not self._has_own_scope:
+            super()._make_all(variables)
+            return
+        with scopes.name_scope(None), scopes.name_scope(self.get_name()) as scope:
+            self._scope = scope
+        super()._make_all(variables)
+
     def _make_counter(self, beside: Any, name: str, value: Any, wide: bool) -> Any:
-        return super()._make_counter(beside, name, value, False)
+        if not self._has_own_scope:
+            return super()._make_counter(beside, name, value, False)
+        with scopes.name_scope(self._scope):
+            return super()._make_counter(beside, name, value, False)
 
     def _make_variable(self, initial: Any, name: str) -> Any:
         return Variable(initial, trainable=False, name=name)
@@ -92,7 +117,7 @@ class GradientDescentOptimizer(Optimizer, descent.SGD):
     """
 
     def __init__(self, learning_rate: Any, use_locking: bool = False, name: str = "GradientDescent") -> None:
-        super().__init__(learning_rate, name)
+        descent.SGD.__init__(self, learning_rate, name)
 
 
 class MomentumOptimizer(Optimizer, descent.Momentum):
@@ -114,7 +139,7 @@ class MomentumOptimizer(Optimizer, descent.Momentum):
         name: str = "Momentum",
         use_nesterov: bool = False,
     ) -> None:
-        super().__init__(learning_rate, momentum, use_nesterov, name)
+        descent.Momentum.__init__(self, learning_rate, momentum, use_nesterov, name)
 
 
 class AdagradOptimizer(Optimizer, adagrad.Adagrad):
@@ -134,7 +159,7 @@ class AdagradOptimizer(Optimizer, adagrad.Adagrad):
         use_locking: bool = False,
         name: str = "Adagrad",
     ) -> None:
-        super().__init__(learning_rate, initial_accumulator_value, name)
+        adagrad.Adagrad.__init__(self, learning_rate, initial_accumulator_value, name)
 
 
 class AdagradDAOptimizer(Optimizer, adagrad.AdagradDA):
@@ -159,7 +184,8 @@ class AdagradDAOptimizer(Optimizer, adagrad.AdagradDA):
         use_locking: bool = False,
         name: str = "AdagradDA",
     ) -> None:
-        super().__init__(
+        adagrad.AdagradDA.__init__(
+            self,
             learning_rate,
             global_step,
             initial_gradient_squared_accumulator_value,
@@ -188,7 +214,7 @@ class AdadeltaOptimizer(Optimizer, adagrad.Adadelta):
         use_locking: bool = False,
         name: str = "Adadelta",
     ) -> None:
-        super().__init__(learning_rate, rho, epsilon, name)
+        adagrad.Adadelta.__init__(self, learning_rate, rho, epsilon, name)
 
 
 class ProximalGradientDescentOptimizer(Optimizer, descent.ProximalGradientDescent):
@@ -209,7 +235,9 @@ class ProximalGradientDescentOptimizer(Optimizer, descent.ProximalGradientDescen
         use_locking: bool = False,
         name: str = "ProximalGradientDescent",
     ) -> None:
-        super().__init__(learning_rate, l1_regularization_strength, l2_regularization_strength, name)
+        descent.ProximalGradientDescent.__init__(
+            self, learning_rate, l1_regularization_strength, l2_regularization_strength, name
+        )
 
 
 class ProximalAdagradOptimizer(Optimizer, adagrad.ProximalAdagrad):
@@ -232,8 +260,8 @@ class ProximalAdagradOptimizer(Optimizer, adagrad.ProximalAdagrad):
         use_locking: bool = False,
         name: str = "ProximalAdagrad",
     ) -> None:
-        super().__init__(
-            learning_rate, initial_accumulator_value, l1_regularization_strength, l2_regularization_strength, name
+        adagrad.ProximalAdagrad.__init__(
+            self, learning_rate, initial_accumulator_value, l1_regularization_strength, l2_regularization_strength, name
         )
 
 
@@ -244,6 +272,7 @@ class AdamOptimizer(Optimizer, adam.Adam):
       learning_rate, use_locking, name: see `GradientDescentOptimizer`.
       beta1, beta2: decay rates of the averages of gradients and of squared gradients.
       epsilon: number added to the root.
+      use_own_namescope_for_non_slot_vars: see `Optimizer`.
 
     Source: TensorFlow's `tf.train.AdamOptimizer`.
 
@@ -265,8 +294,10 @@ class AdamOptimizer(Optimizer, adam.Adam):
         epsilon: Any = 1e-8,
         use_locking: bool = False,
         name: str = "Adam",
+        use_own_namescope_for_non_slot_vars: bool = False,
     ) -> None:
-        super().__init__(learning_rate, beta1, beta2, epsilon, name)
+        adam.Adam.__init__(self, learning_rate, beta1, beta2, epsilon, name)
+        self._has_own_scope = use_own_namescope_for_non_slot_vars
 
 
 class RMSPropOptimizer(Optimizer, rmsprop.RMSProp):
@@ -292,7 +323,7 @@ class RMSPropOptimizer(Optimizer, rmsprop.RMSProp):
         centered: bool = False,
         name: str = "RMSProp",
     ) -> None:
-        super().__init__(learning_rate, decay, momentum, epsilon, centered, name)
+        rmsprop.RMSProp.__init__(self, learning_rate, decay, momentum, epsilon, centered, name)
 
 
 class FtrlOptimizer(Optimizer, ftrl.Ftrl):
@@ -320,7 +351,8 @@ class FtrlOptimizer(Optimizer, ftrl.Ftrl):
         l2_shrinkage_regularization_strength: float = 0.0,
         beta: float | None = None,
     ) -> None:
-        super().__init__(
+        ftrl.Ftrl.__init__(
+            self,
             learning_rate,
             learning_rate_power,
             initial_accumulator_value,

@@ -17,10 +17,36 @@ from headrace.v1.session import get_default_session
 class QueueRunner(queue_runner.QueueRunner):
     """Threads that fill a queue. See `headrace.train.QueueRunner`.
 
+    Args:
+      queue, enqueue_ops, close_op, cancel_op, queue_closed_exception_types: see `headrace.train.QueueRunner`.
+      queue_runner_def: a `QueueRunnerDef` message, in place of the other arguments.
+      import_scope: a name scope to put before the names of the message.
+
+    Raises:
+      ValueError: both `queue_runner_def` and `queue` or `enqueue_ops` are given, or see `headrace.train.QueueRunner`.
+      GraphError: the message is malformed. KeyError: the graph has no such operation.
+
     Source: TensorFlow's `tf.train.QueueRunner`.
     """
 
-    __init__ = in_default_graph(queue_runner.QueueRunner.__init__)
+    @in_default_graph
+    def __init__(
+        self,
+        queue: Any = None,
+        enqueue_ops: Sequence[Any] = (),
+        close_op: Any = None,
+        cancel_op: Any = None,
+        queue_closed_exception_types: Sequence[type[BaseException]] | None = None,
+        queue_runner_def: Any = None,
+        import_scope: str | None = None,
+    ) -> None:
+        given = (queue, list(enqueue_ops or ()), close_op, cancel_op, queue_closed_exception_types)
+        if queue_runner_def is not None:
+            if queue is not None or enqueue_ops:
+                raise ValueError("queue_runner_def and queue are mutually exclusive.")
+            prefix, graph = f"{import_scope}/" if import_scope else "", get_default_graph()
+            given = _described(queue_runner_def, lambda name: graph.as_graph_element(prefix + name))
+        super().__init__(*given)
 
     def to_proto(self) -> Any:
         """The names of its queue and operations: a `QueueRunnerDef` message."""
@@ -46,9 +72,7 @@ class QueueRunner(queue_runner.QueueRunner):
         Raises:
           GraphError: it is malformed. KeyError: the graph has no such operation.
         """
-        prefix = f"{import_scope}/" if import_scope else ""
-        graph = get_default_graph()
-        return cls.of_names(queue_runner_def, lambda name: graph.as_graph_element(prefix + name))
+        return cls(queue_runner_def=queue_runner_def, import_scope=import_scope)
 
     @classmethod
     def of_names(cls, queue_runner_def: Any, find: Callable[[str], Any]) -> QueueRunner:
@@ -61,18 +85,26 @@ class QueueRunner(queue_runner.QueueRunner):
         Raises:
           GraphError: it is malformed.
         """
-        from headrace import pb
+        return cls(*_described(queue_runner_def, find))
 
-        given = read_message(pb.QueueRunnerDef, queue_runner_def)
-        if not given.enqueue_op_name:
-            raise GraphError("a QueueRunnerDef without operations that enqueue")
-        try:
-            closed = [exception_type_from_error_code(code) for code in given.queue_closed_exception_types]
-        except KeyError as e:
-            raise GraphError(f"a QueueRunnerDef with an error code that there is not: {e}") from e
-        ops = [find(name) for name in (*given.enqueue_op_name, given.close_op_name, given.cancel_op_name)]
-        made: QueueRunner = cls(find(given.queue_name), ops[:-2], ops[-2], ops[-1], closed)
-        return made
+
+def _described(queue_runner_def: Any, find: Callable[[str], Any]) -> tuple[Any, list[Any], Any, Any, Any]:
+    """Returns the queue, the operations and the exceptions that a `QueueRunnerDef` message describes.
+
+    Raises:
+      GraphError: it is malformed.
+    """
+    from headrace import pb
+
+    given = read_message(pb.QueueRunnerDef, queue_runner_def)
+    if not given.enqueue_op_name:
+        raise GraphError("a QueueRunnerDef without operations that enqueue")
+    try:
+        closed = [exception_type_from_error_code(code) for code in given.queue_closed_exception_types]
+    except KeyError as e:
+        raise GraphError(f"a QueueRunnerDef with an error code that there is not: {e}") from e
+    ops = [find(name) for name in (*given.enqueue_op_name, given.close_op_name, given.cancel_op_name)]
+    return find(given.queue_name), ops[:-2], ops[-2], ops[-1], closed
 
 
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:

@@ -140,27 +140,23 @@ class Saver(saver.Saver):
         """Returns a MetaGraph with this saver, and can write it to a file.
 
         Args:
-          filename, collection_list, as_text, clear_devices, strip_default_attrs: see `tf.train.export_meta_graph`.
-          export_scope: not supported.
-          clear_extraneous_savers: whether to leave out the collection of savers.
+          filename, collection_list, as_text, export_scope, clear_devices, clear_extraneous_savers,
+            strip_default_attrs: see `tf.train.export_meta_graph`.
           save_debug_info: accepted as in TensorFlow, without effect.
 
         Source: TensorFlow's `tf.train.Saver.export_meta_graph`.
         """
-        if export_scope:
-            raise UnimplementedError("export_scope: the whole graph is exported; leave it out")
         graph: Any = self._in_graph()
-        keys = graph.get_all_collection_keys() if collection_list is None else list(collection_list)
-        if clear_extraneous_savers:
-            keys = [k for k in keys if k != GraphKeys.SAVERS]
         return export_meta_graph(
             filename,
             graph_def=graph.as_graph_def(portable=self._is_portable),
             saver_def=self.saver_def,
-            collection_list=keys,
+            collection_list=collection_list,
             as_text=as_text,
             graph=graph,
+            export_scope=export_scope,
             clear_devices=clear_devices,
+            clear_extraneous_savers=clear_extraneous_savers,
             strip_default_attrs=strip_default_attrs,
         )
 

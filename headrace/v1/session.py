@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _sessions: contextvars.ContextVar[tuple[session.Session, ...]] = contextvars.ContextVar("headrace_sessions", default=())
 
+_KEEPERS = frozenset(("GetSessionHandle", "GetSessionHandleV2"))  # op types whose values are handles
+
 #: Fields of `ConfigProto` that `tf.config` has set, for sessions whose own configuration leaves them out.
 defaults: dict[str, Any] = {}
 
@@ -40,6 +43,25 @@ class BaseSession(session.Session):
     def __init__(self, target: Any = "", graph: Graph | None = None, config: Any = None) -> None:
         super().__init__(target or "", graph if graph is not None else get_default_graph(), _settings(config))
         self.sess_str = target
+
+    def _compile(self, fetches: Any, feed_keys: list[Any], watched: Any) -> Any:
+        call = super()._compile(fetches, feed_keys, watched)
+        made = [getattr(self.graph.as_graph_element(name), "op", None) for name in call.fetch_names]
+        kept = {i: op.inputs[0].dtype for i, op in enumerate(made) if op is not None and op.type in _KEEPERS}
+        if kept:
+            call.pack = self._with_handles(call.pack, kept)
+        return call
+
+    def _with_handles(self, pack: Any, kept: dict[int, Any]) -> Any:
+        """Returns `pack` for values of which some are texts of handles; `kept` has the dtypes of their tensors."""
+        from headrace.v1.session_handles import handle_of  # here: few programs use handles
+
+        owner = weakref.ref(self)  # the session keeps the call
+
+        def packed(values: Sequence[Any]) -> Any:
+            return pack([handle_of(owner(), kept[i], v) if i in kept else v for i, v in enumerate(values)])
+
+        return packed
 
     @property
     def graph_def(self) -> Any:

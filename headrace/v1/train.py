@@ -33,6 +33,8 @@ from headrace.v1.averages import ExponentialMovingAverage
 from headrace.v1.checkpoints import (
     NewCheckpointReader,
     checkpoint_exists,
+    checkpoints_iterator,
+    generate_checkpoint_state_proto,
     get_checkpoint_mtimes,
     get_checkpoint_state,
     init_from_checkpoint,
@@ -131,6 +133,9 @@ if TYPE_CHECKING:
         ServerDef,
         SessionLog,
     )  # fmt: skip
+    from headrace.v1.trackable.checkpoint import Checkpoint, CheckpointOptions
+    from headrace.v1.trackable.manager import CheckpointManager
+    from headrace.v1.warm_starting import VocabInfo, warm_start
 
 # Imported on first use: messages, which take long to load, and what imports sockets.
 _LATER = {
@@ -156,6 +161,11 @@ _LATER = {
         )
     },
     "Server": "headrace.dist.server:Server",
+    "Checkpoint": "headrace.v1.trackable.checkpoint:Checkpoint",
+    "CheckpointManager": "headrace.v1.trackable.manager:CheckpointManager",
+    "CheckpointOptions": "headrace.v1.trackable.checkpoint:CheckpointOptions",
+    "VocabInfo": "headrace.v1.warm_starting:VocabInfo",
+    "warm_start": "headrace.v1.warm_starting:warm_start",
 }
 
 __all__ = [
@@ -164,6 +174,9 @@ __all__ = [
     "AdagradOptimizer",
     "AdamOptimizer",
     "BytesList",
+    "Checkpoint",
+    "CheckpointManager",
+    "CheckpointOptions",
     "CheckpointSaverHook",
     "CheckpointSaverListener",
     "CheckpointState",
@@ -221,6 +234,7 @@ __all__ = [
     "SummarySaverHook",
     "Supervisor",
     "SyncReplicasOptimizer",
+    "VocabInfo",
     "WorkerSessionCreator",
     "add_queue_runner",
     "assert_global_step",
@@ -229,12 +243,14 @@ __all__ = [
     "batch_join",
     "byte_size_load_fn",
     "checkpoint_exists",
+    "checkpoints_iterator",
     "cosine_decay",
     "cosine_decay_restarts",
     "create_global_step",
     "experimental",
     "exponential_decay",
     "export_meta_graph",
+    "generate_checkpoint_state_proto",
     "get_checkpoint_mtimes",
     "get_checkpoint_state",
     "get_global_step",
@@ -271,6 +287,7 @@ __all__ = [
     "string_input_producer",
     "summary_iterator",
     "update_checkpoint_state",
+    "warm_start",
     "write_graph",
 ]
 

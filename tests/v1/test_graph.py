@@ -108,7 +108,7 @@ def test_gradients_are_overridden_by_name() -> None:
 
 def test_names_that_are_missing_refer_to_the_list() -> None:
     with pytest.raises(AttributeError, match="headrace docs reference/v1"):
-        tf.estimator
+        tf.estimators_of_another_kind
     assert not hasattr(tf, "no_such_name")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import nest
@@ -125,6 +125,14 @@ class CheckpointSaverHook(SessionRunHook):
         self._timer = SecondOrStepTimer(save_secs, save_steps)
         self._listeners = list(listeners or ())
         self._writes_graph = save_graph_def
+
+    def add_listeners(self, listeners: Iterable[CheckpointSaverListener]) -> None:
+        """Adds listeners, except those that the hook has already.
+
+        Args:
+          listeners: the listeners.
+        """
+        self._listeners.extend(x for x in listeners if x not in self._listeners)
 
     def begin(self) -> None:
         """See `SessionRunHook.begin`."""

@@ -377,6 +377,12 @@ class Optimizer(Functional):
         """Returns the sorted names of the slots that exist."""
         return sorted(self._slots)
 
+    def counter_variables(self) -> dict[str, Any]:
+        """Returns the variables of the current graph that belong to no single variable, by name ("beta1_power")."""
+        b = scopes.builder()
+        graph = root_of(b.graph) if isinstance(b, Builder) else None
+        return {key: v for (key, _), (of, v) in self._counters.items() if of is graph}
+
     def variables(self) -> list[Any]:
         """Returns the slot and counter variables of the optimizer, sorted by name.
 

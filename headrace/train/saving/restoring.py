@@ -323,7 +323,7 @@ def restore(
     if not report.is_complete and (strict or not restored):
         is_absent = bool(missing) if strict else not mismatched
         raise (NotFoundError if is_absent else InvalidArgumentError)(f"nothing was restored: {report}")
-    _assign(sess, found)
+    assign(sess, found)
     return report
 
 
@@ -363,7 +363,16 @@ def _renamed(name: str, rename: Rename) -> str | None:
     return None if new is None else new + name[len(longest) :]
 
 
-def _assign(sess: Any, found: list[tuple[Variable, Any]]) -> None:
+def assign(sess: Any, found: Iterable[tuple[Variable, Any]]) -> None:
+    """Assigns values to variables, those of a graph in one run.
+
+    Args:
+      sess: the session. None: the variables are eager.
+      found: pairs of a variable and its value.
+
+    Raises:
+      GraphError: the initializer of a variable is no assignment.
+    """
     inits, feeds = [], {}
     for v, value in found:
         if v.graph is None:

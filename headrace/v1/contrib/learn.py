@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.records import record
 from headrace.v1.contrib import equivalents
+from headrace.v1.estimator import modes
 
 
-class ModeKeys:
+class ModeKeys(modes.ModeKeys):
     """Modes of a model: training, evaluation and inference.
 
     Source: TensorFlow's `tf.contrib.learn.ModeKeys`.
     """
 
-    TRAIN = "train"
-    EVAL = "eval"
-    INFER = "infer"
+    INFER = modes.ModeKeys.PREDICT
 
     @classmethod
     def validate(cls, key: str) -> None:

@@ -57,4 +57,4 @@ class AdaMaxOptimizer(Optimizer, adam.AdaMax):
         self, learning_rate: Any = 0.001, beta1: Any = 0.9, beta2: Any = 0.999, epsilon: Any = 1e-8,
         use_locking: bool = False, name: str = "AdaMax",
     ) -> None:  # fmt: skip
-        super().__init__(learning_rate, beta1, beta2, epsilon, name)
+        adam.AdaMax.__init__(self, learning_rate, beta1, beta2, epsilon, name)

@@ -28,7 +28,7 @@ class MovingAverageOptimizer(Optimizer):
     def __init__(
         self, opt: Any, average_decay: float = 0.9999, num_updates: Any = None, sequential_update: bool = True
     ) -> None:
-        super().__init__(0.0, "MovingAverage")
+        super().__init__(False, "MovingAverage")
         self._optimizer, self._waits = opt, sequential_update
         self._averages = ExponentialMovingAverage(average_decay, num_updates)
         self._averaged: list[Any] = []
