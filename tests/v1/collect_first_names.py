@@ -1,4 +1,4 @@
-"""Writes `first_names.txt`: the public names of TensorFlow 1.15, the last version of TensorFlow 1, a line for each.
+"""Writes `first_names.txt`: the public names of TensorFlow 1.15, the last version 1.
 
     pip download --no-deps --only-binary :all: --python-version 3.7 --abi cp37m \\
         --platform manylinux2010_x86_64 tensorflow==1.15.5

@@ -247,7 +247,7 @@ def of_version_1() -> frozenset[str]:
 
 
 def count(areas: Iterable[str], among: Container[str] | None = None) -> Count:
-    """The numbers of names of areas by state; those among some names alone, if they are given."""
+    """The numbers of names of areas by state, of all or among some names."""
     found = [(r.state, n) for area in areas for r in rows(area) for n in r.names if among is None or n in among]
     return Count(*(sum(state == s for state, _ in found) for s in ("has", "differs", "has not")))
 
