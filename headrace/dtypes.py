@@ -31,6 +31,10 @@ class DType:
 
     Each dtype has a name in this module, and `as_dtype` returns the dtype of other descriptions.
 
+    Args:
+      type_enum: TensorFlow's `DataType` enum number. There is one object for each number.
+      handle_data: accepted as in TensorFlow; operations keep the types of their handles.
+
     Attributes:
       name: TensorFlow's name (`"float32"`, `"string"`, `"float32_ref"`).
       number: TensorFlow's `DataType` enum number.
@@ -53,13 +57,19 @@ class DType:
     is_ref: bool
     _ref: DType | None
 
-    def __init__(self, name: str, number: int, numpy: np.dtype, base: DType | None = None) -> None:
+    def __new__(cls, type_enum: int, handle_data: object = None) -> DType:
+        return from_number(int(type_enum))
+
+    @classmethod
+    def _made(cls, name: str, number: int, numpy: np.dtype, base: DType | None = None) -> DType:
+        self = object.__new__(cls)
         self.name = name
         self.number = number
         self.numpy = numpy
         self.base = base or self
         self.is_ref = base is not None
         self._ref = None
+        return self
 
     @property
     def ref(self) -> DType:
@@ -67,7 +77,7 @@ class DType:
         if self.is_ref:
             return self
         if self._ref is None:
-            self._ref = DType(self.name + "_ref", self.number + _REF, self.numpy, self)
+            self._ref = DType._made(self.name + "_ref", self.number + _REF, self.numpy, self)
         return self._ref
 
     @property
@@ -219,7 +229,7 @@ class DType:
 
 
 def _dtype(name: str, number: int, numpy: object) -> DType:
-    d = DType(name, number, np.dtype(numpy))  # type: ignore[call-overload]
+    d = DType._made(name, number, np.dtype(numpy))  # type: ignore[call-overload]
     _BY_NUMBER[number] = d
     _BY_NAME[name] = d
     if number not in _STORED_OTHERWISE:
@@ -331,38 +341,38 @@ def from_numpy(d: np.dtype) -> DType:
     return found
 
 
-def as_dtype(value: object) -> DType:
-    """Returns the `DType` that `value` describes.
+def as_dtype(type_value: object) -> DType:
+    """Returns the `DType` that `type_value` describes.
 
     A description is a name, an enum number, a numpy dtype or a Python scalar type. A `DType` is returned unchanged.
 
     >>> as_dtype("float"), as_dtype(3), as_dtype(np.int64)
     (headrace.float32, headrace.int32, headrace.int64)
     """
-    if isinstance(value, DType):
-        return value
-    if isinstance(value, str):
-        found = _BY_NAME.get(value) or _ALIASES.get(value)
-        if found is None and value.endswith("_ref"):
-            return as_dtype(value[:-4]).ref
+    if isinstance(type_value, DType):
+        return type_value
+    if isinstance(type_value, str):
+        found = _BY_NAME.get(type_value) or _ALIASES.get(type_value)
+        if found is None and type_value.endswith("_ref"):
+            return as_dtype(type_value[:-4]).ref
         if found is not None:
             return found
-    if value is float:
+    if type_value is float:
         return float32
-    if value is int:
+    if type_value is int:
         return int32
-    if value is bool:
+    if type_value is bool:
         return bool_
-    if value is complex:
+    if type_value is complex:
         return complex128
-    if value is str or value is bytes:
+    if type_value is str or type_value is bytes:
         return string
-    if isinstance(value, int):
-        return from_number(value)
+    if isinstance(type_value, int):
+        return from_number(type_value)
     try:
-        return from_numpy(np.dtype(value))  # type: ignore[call-overload]
+        return from_numpy(np.dtype(type_value))  # type: ignore[call-overload]
     except TypeError as e:
-        raise TypeError(f"{value!r} is not a dtype; headrace has {_names(_BY_NAME.values())}") from e
+        raise TypeError(f"{type_value!r} is not a dtype; headrace has {_names(_BY_NAME.values())}") from e
 
 
 def _names(ds: Iterable[DType]) -> str:

@@ -291,16 +291,16 @@ class HeadraceInternalError(HeadraceError, AssertionError):
     """A defect of headrace: an invariant does not hold. Please report this text."""
 
 
-def exception_type_from_error_code(code: int) -> type[OpError]:
+def exception_type_from_error_code(error_code: int) -> type[OpError]:
     """Returns the error class of a numeric code.
 
     >>> exception_type_from_error_code(11).__name__
     'OutOfRangeError'
     """
     for cls in OpError.__subclasses__():
-        if cls.error_code == code:
+        if cls.error_code == error_code:
             return cls
-    raise KeyError(f"no error class has code {code}")
+    raise KeyError(f"no error class has code {error_code}")
 
 
 def error_code_from_exception_type(cls: type[OpError]) -> int:

@@ -17,11 +17,12 @@ import inspect
 import json
 import operator
 import types
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 NAMES = Path(__file__).parent / "tensorflow_names.json"
+FIRST_NAMES = Path(__file__).parent / "first_names.txt"
 MEMBERS = Path(__file__).parent / "tensorflow_members.json"
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "v1.md"
 FOLDER = PAGE.with_suffix("")
@@ -73,23 +74,19 @@ OUTSIDE = ("Keras", "TensorFlow Lite", "TPUs", "distribution")
 BY_REMARK = (*OUTSIDE, "raw operations")
 # Differences from TensorFlow's objects, other than missing arguments (those are found).
 DIFFERS = {
-    "DeviceSpec": "made by `from_string`",
     "TensorArray": "an element that was never written reads as zeros where a write elsewhere tells the shape",
     "Graph": "no `as_graph_def(from_version)`; scopes and devices are always those of the thread",
     "RunMetadata": "the message of `headrace.pb`; of its fields `step_stats` is filled",
     "ConfigProto": "the message of `headrace.pb`; of its fields only device counts and filters, numbers of threads, "
     "soft placement, the log of placements and the time limit have an effect",
-    "GPUOptions": "the message of `headrace.pb`, without effect",
     "GraphOptions": "the message of `headrace.pb`, without effect",
     "OptimizerOptions": "the message of `headrace.pb`, without effect",
     "RunOptions": "the message of `headrace.pb`; only `timeout_in_ms` and `trace_level` have an effect",
     "while_loop": "one operation (`While`) in the graph; Switch, Merge and the like are made when a step is compiled",
     "cond": "one operation (`If`) in the graph; Switch and Merge are made when a step is compiled",
-    "name_scope": "a function, not a class",
     "CXX11_ABI_FLAG": "0: headrace has no C++ interface",
     "CXX_VERSION": "0: headrace has no C++ interface",
     "MONOLITHIC_BUILD": "0: headrace has no C++ interface",
-    "config.experimental.get_memory_growth": "an error, as TensorFlow's for a CPU",
     "resource_loader.load_resource": "paths are below the folder of the caller",
     "errors.error_code_from_exception_type": "another class is a `KeyError`",
     "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",
@@ -237,10 +234,16 @@ def rows(area: str) -> tuple[Row, ...]:
     return tuple(sorted(out, key=lambda r: r.names[0].lower()))
 
 
-def count(areas: Iterable[str]) -> Count:
-    """The numbers of names of areas by state."""
-    found = [row for area in areas for row in rows(area)]
-    return Count(*(sum(len(r.names) for r in found if r.state == s) for s in ("has", "differs", "has not")))
+@functools.cache
+def of_version_1() -> frozenset[str]:
+    """The names of TensorFlow 1.15, the last version of TensorFlow 1."""
+    return frozenset(FIRST_NAMES.read_text(encoding="utf-8").split())
+
+
+def count(areas: Iterable[str], among: Container[str] | None = None) -> Count:
+    """The numbers of names of areas by state, of all or among some names."""
+    found = [(r.state, n) for area in areas for r in rows(area) for n in r.names if among is None or n in among]
+    return Count(*(sum(state == s for state, _ in found) for s in ("has", "differs", "has not")))
 
 
 def own_members(cls: type) -> set[str]:
@@ -279,7 +282,9 @@ and the program uses only names with the state *has* or *differs* on the pages b
 `tf.compat.v1` (TensorFlow 2.21 with tf_keras 2.21), each in its area. Names of the same object share a row. The remark
 of a name that *differs* describes the difference; an argument that it lists as missing is refused. The remark of a name
 that headrace *has not* is the reason, or the name to use in its place; the error for a missing name has the same text.
-The `tf.contrib` of TensorFlow 1 is no part of `tf.compat.v1`, nor is `tf.estimator`, which is a package of its own.
+Many names of `tf.compat.v1` are younger than TensorFlow 1; the first row of the summary counts those that TensorFlow
+1.15, its last version, had. The `tf.contrib` of TensorFlow 1 is no part of `tf.compat.v1`, nor is `tf.estimator`, which
+is a package of its own.
 
 Three rules hold for all names:
 
@@ -322,7 +327,9 @@ def page() -> str:
     inside = [a for a in AREAS if a not in OUTSIDE]
     written = [a for a in inside if a != "raw operations"]
     out = [HEAD, "## Summary\n\n", HEADING]
-    out.append(line(f"without {', '.join(OUTSIDE)} and raw operations", count(written)))
+    without = f"without {', '.join(OUTSIDE)} and raw operations"
+    out.append(line(f"of TensorFlow 1.15, {without}", count(written, of_version_1())))
+    out.append(line(without, count(written)))
     out.append(line(f"without {', '.join(OUTSIDE)}", count(inside)))
     out.append(line("all", count(AREAS)))
     out.append("\n## Areas\n\n" + HEADING.replace("names", "area", 1))
