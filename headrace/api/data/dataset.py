@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from headrace import dtypes, nest, shapes, tracebacks
-from headrace.api import scopes
+from headrace.api import scopes, tracing
 from headrace.api.data import functions, iterators, structure
 from headrace.api.data.structure import DatasetSpec
 from headrace.api.random import seeds
@@ -566,8 +566,12 @@ class Dataset:
         spec = structure.batched(self.element_spec, size)
         b = scopes.builder(self.variant_tensor, batch_size)
         inputs = [b.tensor(self.variant_tensor), _int64(b, batch_size), b.tensor(drop_remainder, dtypes.bool_)]
-        made = b.make("BatchDatasetV2", inputs, _batch_attributes(spec))
-        return self._door()(made, spec)
+        leaves = structure.flatten(spec)
+        if not any(isinstance(s, SparseTensorSpec) for s in leaves):
+            return self._new(b, "BatchDatasetV2", inputs, spec)
+        rows = [structure.SparseRowsSpec(s) if isinstance(s, SparseTensorSpec) else s for s in leaves]
+        batches = self._new(b, "BatchDatasetV2", inputs, structure.pack(spec, rows))
+        return batches.map(lambda *parts: parts if type(spec) is tuple else parts[0])
 
     @tracebacks.entry
     def padded_batch(
@@ -890,6 +894,7 @@ class Dataset:
         key_spec = TensorSpec((), dtypes.int64)
         b, key = self._traced(key_func, "group_by_reducer", results=key_spec)
         _, begin = self._traced(init_func, "group_by_reducer", key_spec)
+        reduce_func = tracing.converted(reduce_func)
         wider: Any = begin.spec
         state = None
         while wider != state:  # a dimension of the state that `reduce_func` changes is unknown
@@ -1037,6 +1042,7 @@ class Dataset:
 
         A dimension of the state that `fn` changes is unknown.
         """
+        fn = tracing.converted(fn)
         leaves = structure.flatten(initial)
         pairs = [structure.component(leaf, b) for leaf in leaves]
         state = structure.pack(initial, [s for _, s in pairs])
@@ -1156,6 +1162,7 @@ class Dataset:
                 f"`len(bucket_batch_sizes)` must equal `len(bucket_boundaries) + 1` but got {len(bucket_batch_sizes)} "
                 f"and {len(bucket_boundaries)}"
             )
+        element_length_func = tracing.converted(element_length_func)
         sizes = np.array(bucket_batch_sizes, np.int64)
         least = np.array([np.iinfo(np.int32).min, *bucket_boundaries], np.int32)
         most = np.array([*bucket_boundaries, np.iinfo(np.int32).max], np.int32)
@@ -1299,19 +1306,6 @@ def _constant(x: Any) -> int | None:
         known = constant_value(x)
         return None if known is None else int(known)
     return int(x) if hasattr(x, "numpy") else None
-
-
-def _batch_attributes(spec: Any) -> dict[str, Any]:
-    """Returns the attributes for batches, in which sparse tensors are rows of strings."""
-    leaves = structure.flatten(spec)
-    known = [_batch_shape(s) for s in leaves]
-    return {"output_types": tuple(map(structure.component_type, leaves)), "output_shapes": tuple(known)}
-
-
-def _batch_shape(spec: Any) -> Any:
-    if isinstance(spec, SparseTensorSpec):
-        return (*spec.shape[:1], 3) if spec.shape else None
-    return structure.component_shape(spec)
 
 
 def _signature(types: Any, known: Any, signature: Any) -> Any:

@@ -59,6 +59,9 @@ class _Fields:
         return made
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(vars(type(self)).get(name), property):  # an older name
+            object.__setattr__(self, name, value)
+            return
         kind = self._kinds.get(name)
         if kind is None:
             raise AttributeError(f"{type(self).__name__} has no option {name!r}; it has {', '.join(self._kinds)}")

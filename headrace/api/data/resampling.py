@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from headrace import dtypes
-from headrace.api import arrays, math, random, scopes
+from headrace.api import arrays, math, random, scopes, tracing
 from headrace.api.cond import cond
 from headrace.api.debugging import Print
 from headrace.ir.graph import Tensor
@@ -22,6 +22,7 @@ def resampled(
     dataset: Any, class_func: Callable[..., Any], target_dist: Any, initial_dist: Any, seed: int | None
 ) -> Any:
     """Returns a dataset of pairs of a class and an element; see `Dataset.rejection_resample`."""
+    class_func = tracing.converted(class_func)
     door = dataset._door()
     b = scopes.builder(dataset.variant_tensor, target_dist, initial_dist)
     target = _floats(b, target_dist)

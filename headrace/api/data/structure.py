@@ -26,7 +26,8 @@ class VariantSpec:
     `_rows(builder)`, which returns those of their rows.
 
     Attributes:
-      shape: the static shape of the component.
+      shape, dtype: the static shape and the dtype of the leaf.
+      component_shape, component_type: those of the component.
     """
 
     __slots__ = ()
@@ -34,6 +35,7 @@ class VariantSpec:
     shape: Shape = ()
     dtype: dtypes.DType = dtypes.variant
     component_shape: Shape = ()
+    component_type: dtypes.DType = dtypes.variant
 
     @property
     def value_type(self) -> type:
@@ -90,6 +92,25 @@ class DatasetSpec(VariantSpec):
 
     def _joined(self, other: Any) -> Any:
         return DatasetSpec(joined(self.element_spec, other.element_spec))
+
+
+class SparseRowsSpec(VariantSpec):
+    """Description of a batch of sparse tensors whose component is a row of three strings for each of them.
+
+    Args:
+      spec: the description of the sparse tensor of the batch.
+    """
+
+    __slots__ = ("spec",)
+
+    component_shape = (None, 3)
+    component_type = dtypes.string
+
+    def __init__(self, spec: SparseTensorSpec) -> None:
+        self.spec = spec
+
+    def _leaf(self, t: Any, dataset: Any) -> Any:
+        return _sparse("DeserializeManySparse", t, self.spec)
 
 
 class TensorArraySpec(VariantSpec):
@@ -178,7 +199,7 @@ def same(first: Any, second: Any) -> bool:
 def component_type(spec: Spec) -> dtypes.DType:
     """Returns the dtype of the component of a leaf."""
     if isinstance(spec, VariantSpec):
-        return dtypes.variant
+        return spec.component_type
     return dtypes.string if isinstance(spec, SparseTensorSpec) else spec.dtype
 
 
@@ -253,9 +274,11 @@ def leaf_of(t: Any, spec: Spec, dataset: Any) -> Any:
         return spec._leaf(t, dataset)
     if not isinstance(spec, SparseTensorSpec):
         return t
-    is_batch = t.shape is not None and len(t.shape) == 2
+    return _sparse("DeserializeSparse", t, spec)
+
+
+def _sparse(op: str, t: Any, spec: SparseTensorSpec) -> SparseTensor:
     rank = None if spec.shape is None else len(spec.shape)
-    op = "DeserializeManySparse" if is_batch else "DeserializeSparse"
     parts = scopes.builder(t).make(op, (t,), {"dtype": spec.dtype})
     if isinstance(parts[0], Tensor):
         for part, known in zip(parts, ((None, rank), (None,), (rank,)), strict=True):

@@ -80,7 +80,7 @@ class Dataset(data.Dataset):
 
     @classmethod
     def from_sparse_tensor_slices(cls, sparse_tensor: Any) -> Any:
-        """Returns a dataset of the rows of a sparse tensor.
+        """Returns a dataset of the indices, values and shapes of the rows of a sparse tensor.
 
         Args:
           sparse_tensor: the sparse tensor, of rank 1 or more.
@@ -90,7 +90,7 @@ class Dataset(data.Dataset):
         """
         if not isinstance(sparse_tensor, (SparseTensor, SparseTensorValue)):
             raise TypeError(f"`sparse_tensor` must be a `tf.sparse.SparseTensor`, got {sparse_tensor!r}")
-        return cls.from_tensor_slices(sparse_tensor)
+        return cls.from_tensor_slices(sparse_tensor).map(lambda row: (row.indices, row.values, row.dense_shape))
 
     @in_default_graph
     def ragged_batch(

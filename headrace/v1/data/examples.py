@@ -8,6 +8,7 @@ from typing import Any
 from headrace import dtypes
 from headrace.api import data
 from headrace.api.io import parsing
+from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.tensor_spec import TensorSpec
 from headrace.v1.data.csv import repeated
 from headrace.v1.data.datasets import Dataset, TFRecordDataset
@@ -37,7 +38,15 @@ def parse_example_dataset(
         spec = dataset.element_spec
         if not isinstance(spec, TensorSpec) or spec.dtype is not dtypes.string:
             raise TypeError(f"Input dataset should be a dataset of vectors of strings, got {spec}")
-        return dataset.map(lambda x: parsing.parse_example(x, features), num_parallel_calls, deterministic)
+
+        def parse(x: Any) -> Any:
+            found = parsing.parse_example(x, features)
+            for made in found.values():
+                if isinstance(made, SparseTensor):  # a batch of as many rows
+                    made.set_shape((spec.shape[0] if spec.shape else None, None))
+            return found
+
+        return dataset.map(parse, num_parallel_calls, deterministic)
 
     return apply
 

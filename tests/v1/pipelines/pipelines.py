@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import gzip
 import os
+import sqlite3
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -47,6 +48,35 @@ def write_files(folder: str, write_record: Callable[[str, list[bytes]], None]) -
         file.write(b"packed\r\nlines\n")
     with open(os.path.join(folder, "fixed.bin"), "wb") as file:
         file.write(b"HH" + bytes(range(12)) + b"F")
+    for i in range(2):
+        with open(os.path.join(folder, f"table{i}.csv"), "wb") as file:
+            file.write(b"n,share,word,big\n" + b"".join(_row(i, j) for j in range(5 - 2 * i)))
+    with open(os.path.join(folder, "odd.csv"), "wb") as file:
+        file.write(b'1,"two\nlines",2.5\r\n2,,NA\r3,"a ""quote""",-1\n4,x\n5,"",1e3,9\n"6",NA,0\n7')
+    database = sqlite3.connect(os.path.join(folder, "people.db"))
+    with database:
+        database.execute("create table people (name text, age int, height real)")
+        rows = [("Ada", 36, 1.6), (None, 300, None), ("7 up", None, 2)]
+        database.executemany("insert into people values (?, ?, ?)", rows)
+    database.close()
+    write_record(os.path.join(folder, "examples.tfrecord"), [_example(i) for i in range(7)])
+
+
+def _row(i: int, j: int) -> bytes:
+    return b"%d,%s,w%d%d,%d\n" % (10 * i + j, [b"0.5", b"", b"2"][j % 3], i, j, 3_000_000_000 + j)
+
+
+def _example(i: int) -> bytes:
+    """A serialized example with the feature n of one integer, and v of i % 3 of them."""
+    n, many = bytes([i]), bytes(range(i % 3))
+    entries = b"".join(
+        _field(1, _field(1, key) + _field(2, _field(3, _field(1, data)))) for key, data in ((b"n", n), (b"v", many))
+    )
+    return _field(1, entries)
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(data)]) + data
 
 
 def _numbers(tf: Any, n: int = 10) -> Any:
@@ -516,3 +546,337 @@ def options(tf: Any, folder: str) -> Any:
     made = tf.data.Options()
     made.experimental_deterministic = True
     return _numbers(tf, 4).with_options(made)
+
+
+# *** columns, rows and examples of files ***
+
+
+def _csv(tf: Any, folder: str, *args: Any, **kwargs: Any) -> Any:
+    return tf.data.experimental.CsvDataset(os.path.join(folder, "odd.csv"), *args, **kwargs)
+
+
+for _name, _args, _kwargs in (
+    ("csv", ([[0], ["none"], [0.5]],), {"na_value": "NA"}),
+    ("csv_of_text", (["a", "b", "c"],), {}),
+    ("csv_of_two_columns", ([[0], [0.5]],), {"select_cols": [0, 2], "na_value": "NA"}),
+    ("csv_without_quotes", (["a", "b", "c"],), {"use_quote_delim": False}),
+    ("csv_with_header", ([[0], ["b"], [0.5]],), {"header": True, "na_value": "NA"}),
+):
+    PIPELINES[_name] = lambda tf, folder, args=_args, kwargs=_kwargs: _csv(tf, folder, *args, **kwargs).apply(
+        tf.data.experimental.ignore_errors()
+    )
+
+
+@pipeline
+def csv_of_several_files(tf: Any, folder: str) -> Any:
+    names = [os.path.join(folder, f"table{i}.csv") for i in range(2)]
+    defaults = [tf.int32, [0.25], tf.string, tf.constant([1], tf.int64)]
+    return tf.data.experimental.CsvDataset(names, defaults, header=True)
+
+
+@pipeline
+def csv_required(tf: Any, folder: str) -> Any:
+    return _csv(tf, folder, [tf.int32, tf.string, tf.float32]).apply(tf.data.experimental.ignore_errors())
+
+
+for _name, _kwargs in (
+    ("csv_batches", {"num_epochs": 1, "shuffle": False}),
+    ("csv_batches_shuffled", {"shuffle_seed": 5}),
+    ("csv_batches_with_labels", {"num_epochs": 1, "shuffle_seed": 2, "label_name": "word"}),
+    ("csv_batches_selected", {"num_epochs": 1, "shuffle": False, "select_columns": ["big", 0]}),
+    ("csv_batches_in_turn", {"num_epochs": 2, "shuffle_seed": 3, "num_parallel_reads": 2}),
+):
+    PIPELINES[_name] = lambda tf, folder, kwargs=_kwargs: tf.data.experimental.make_csv_dataset(
+        os.path.join(folder, "table*.csv"), 3, **kwargs
+    )
+
+
+@pipeline
+def csv_batches_with_names(tf: Any, folder: str) -> Any:
+    return tf.data.experimental.make_csv_dataset(
+        os.path.join(folder, "odd.csv"),
+        2,
+        column_names=["a", "b", "c"],
+        column_defaults=[[0], "x", tf.constant([0.0])],
+        header=False,
+        na_value="NA",
+        num_epochs=1,
+        shuffle=False,
+        ignore_errors=True,
+    )
+
+
+def _features(tf: Any) -> Any:
+    return {"n": tf.FixedLenFeature([], tf.int64), "v": tf.VarLenFeature(tf.int64)}
+
+
+@pipeline
+def parsed_examples(tf: Any, folder: str) -> Any:
+    records = tf.data.TFRecordDataset(os.path.join(folder, "examples.tfrecord"))
+    return records.batch(2).apply(tf.data.experimental.parse_example_dataset(_features(tf)))
+
+
+for _name, _kwargs in (
+    ("features_in_batches", {"num_epochs": 1, "shuffle": False}),
+    ("features_shuffled", {"shuffle_seed": 4}),
+    ("features_with_labels", {"num_epochs": 1, "shuffle_seed": 4, "label_key": "n"}),
+    ("features_of_full_batches", {"num_epochs": 1, "shuffle": False, "drop_final_batch": True}),
+):
+    PIPELINES[_name] = lambda tf, folder, kwargs=_kwargs: tf.data.experimental.make_batched_features_dataset(
+        os.path.join(folder, "examples.tfrecord"), 3, _features(tf), **kwargs
+    )
+
+for _name, _query, _types in (
+    ("sql", "select * from people order by rowid", ("string", "int32", "float64")),
+    ("sql_of_texts", "select age, height, name from people order by rowid", ("string", "string", "string")),
+    ("sql_of_small_numbers", "select age, age, name from people order by rowid", ("int8", "bool", "int64")),
+):
+    PIPELINES[_name] = lambda tf, folder, query=_query, types=_types: tf.data.experimental.SqlDataset(
+        "sqlite", os.path.join(folder, "people.db"), query, tuple(map(tf.as_dtype, types))
+    )
+
+
+# *** batches, groups and resampling ***
+
+
+def _triangle(tf: Any, n: int = 6) -> Any:
+    return tf.data.Dataset.range(n).map(lambda x: tf.fill([x], x))
+
+
+many(
+    "sparse_batches",
+    lambda tf, size, shape: _triangle(tf).apply(tf.data.experimental.dense_to_sparse_batch(size, shape)),
+    [(2, [6]), (3, [None]), (6, [7])],
+)
+many(
+    "ragged_batches",
+    lambda tf, *args: _triangle(tf).apply(tf.data.experimental.dense_to_ragged_batch(*args)),
+    [(2,), (4, True), (4, False, "int32")],
+)
+
+
+@pipeline
+def ragged_batches_of_a_dict(tf: Any, folder: str) -> Any:
+    rows = tf.data.Dataset.range(4).map(lambda x: {"n": x, "row": tf.fill([x, 2], x), "grid": tf.fill([x, x], x)})
+    return rows.apply(tf.data.experimental.dense_to_ragged_batch(3))
+
+
+@pipeline
+def ragged_rows(tf: Any, folder: str) -> Any:
+    return tf.data.Dataset.from_tensor_slices(tf.ragged.constant([[[1], []], [[2, 3]], []])).batch(2)
+
+
+@pipeline
+def ragged_elements(tf: Any, folder: str) -> Any:
+    return tf.data.Dataset.from_tensors(tf.ragged.constant([[1], [], [2, 3]])).repeat(2).map(lambda r: (r, r * 2))
+
+
+@pipeline
+def rebatched(tf: Any, folder: str) -> Any:
+    return _numbers(tf, 11).batch(4).rebatch(3)
+
+
+@pipeline
+def rebatched_in_turn(tf: Any, folder: str) -> Any:
+    return _numbers(tf, 11).map(lambda x: (x, -x)).batch(4).rebatch([1, 3], drop_remainder=True)
+
+
+@pipeline
+def reduced_by_key(tf: Any, folder: str) -> Any:
+    e = tf.data.experimental
+    mean = e.Reducer(
+        lambda key: (tf.zeros([], tf.float32), tf.zeros([], tf.float32)),
+        lambda state, x: (state[0] + tf.cast(x, tf.float32), state[1] + 1),
+        lambda total, count: total / count,
+    )
+    return _numbers(tf, 20).apply(e.group_by_reducer(lambda x: (x * 7) % 4 - 1, mean))
+
+
+@pipeline
+def joined_by_key(tf: Any, folder: str) -> Any:
+    e = tf.data.experimental
+    join = e.Reducer(
+        lambda key: (key, tf.zeros([0], tf.int64)),
+        lambda state, x: (state[0], tf.concat([state[1], [x]], 0)),
+        lambda key, values: {"key": key, "values": values},
+    )
+    return _numbers(tf, 9).apply(e.group_by_reducer(lambda x: x % 3, join))
+
+
+many(
+    "resampled",
+    lambda tf, *args: _numbers(tf, 60).apply(
+        tf.data.experimental.rejection_resample(lambda x: tf.cast(x % 3, tf.int32), *args)
+    ),
+    [
+        ([0.5, 0.3, 0.2], [1 / 3, 1 / 3, 1 / 3], 7),
+        ([0.4, 0.3, 0.3], None, 3),
+        ([0.25, 0.25, 0.5], [0.25, 0.25, 0.5], 3),
+        ([1.0, 0.0, 0.0], [0.6, 0.2, 0.2], 3),
+    ],
+)
+
+
+@pipeline
+def sampled_by_a_dataset(tf: Any, folder: str) -> Any:
+    weights = tf.data.Dataset.from_tensor_slices([[0.0, 1.0], [0.9, 0.1], [0.5, 0.5], [1.0, 0.0]]).repeat()
+    return tf.data.experimental.sample_from_datasets([_numbers(tf), _numbers(tf).map(lambda x: -x)], weights, 3)
+
+
+# *** elements of lists, and numbers of elements ***
+
+
+@pipeline
+def listed(tf: Any, folder: str) -> Any:
+    return tf.data.experimental.from_list([{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": 3, "b": "z"}])
+
+
+@pipeline
+def listed_pairs(tf: Any, folder: str) -> Any:
+    return tf.data.experimental.from_list([([1, 2], 1.5), ([3], 2.5)])
+
+
+@pipeline
+def asserted(tf: Any, folder: str) -> Any:
+    return _numbers(tf, 5).apply(tf.data.experimental.assert_cardinality(5))
+
+
+@pipeline
+def padded_to_a_number(tf: Any, folder: str) -> Any:
+    rows = tf.data.Dataset.from_tensor_slices({"a": [1.5, 2.5], "b": [[1, 2], [3, 4]]})
+    return rows.apply(tf.data.experimental.pad_to_cardinality(4, "is_real"))
+
+
+many("counted", lambda tf, *args: tf.data.Dataset.counter(*args), [(), (5, -2), (3, 1, "int32")])
+many(
+    "random",
+    lambda tf, *args: tf.data.experimental.RandomDataset(*args).take(4).repeat(3),
+    [(1,), (7,)],
+)
+many("rerandomized", lambda tf, *args: tf.data.Dataset.random(*args).take(3).repeat(3), [(1, True), (1, False)])
+
+
+@pipeline
+def sparse_slices(tf: Any, folder: str) -> Any:
+    x = tf.SparseTensor([[0, 1], [2, 0], [2, 2]], [1, 2, 3], [4, 3])
+    return tf.data.Dataset.from_sparse_tensor_slices(x)
+
+
+@pipeline
+def optionals(tf: Any, folder: str) -> Any:
+    made = _numbers(tf, 4).map(lambda x: tf.data.experimental.Optional.from_value((x, x * x)))
+    return made.map(lambda o: (o.has_value(), o.get_value()[1]))
+
+
+@pipeline
+def empty_optionals(tf: Any, folder: str) -> Any:
+    none = tf.data.experimental.Optional.empty(tf.TensorSpec([], tf.int64))
+    return tf.data.Dataset.from_tensors(none).repeat(2).map(lambda o: o.has_value())
+
+
+@pipeline
+def through_a_variant(tf: Any, folder: str) -> Any:
+    e = tf.data.experimental
+    return e.from_variant(e.to_variant(_numbers(tf, 3)), tf.TensorSpec([], tf.int64)).map(lambda x: x + 1)
+
+
+@pipeline
+def with_options(tf: Any, folder: str) -> Any:
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 2
+    options.deterministic = True
+    return _numbers(tf).map(lambda x: x * x, 4).with_options(options).batch(3)
+
+
+@pipeline
+def tensor_arrays(tf: Any, folder: str) -> Any:
+    made = _numbers(tf, 3).map(lambda x: tf.TensorArray(tf.int64, 3, element_shape=[]).unstack([x, x + 1, x + 2]))
+    return made.map(lambda array: array.stack())
+
+
+@pipeline
+def snapshots(tf: Any, folder: str) -> Any:
+    return _numbers(tf, 5).apply(tf.data.experimental.snapshot(os.path.join(folder, "snapshot")))
+
+
+# *** Python's control flow in functions ***
+
+
+def _collatz(tf: Any) -> Any:
+    def steps(n: Any) -> Any:
+        steps = 0
+        while n > 1:
+            if tf.equal(n % 2, 0):
+                n = n // 2
+            else:
+                n = 3 * n + 1
+            steps += 1
+        return steps
+
+    return steps
+
+
+def _label(tf: Any) -> Any:
+    def label(n: Any) -> Any:
+        if n < 2:
+            label = tf.constant("few")
+        elif n < 4:
+            label = tf.constant("some")
+        else:
+            label = tf.constant("many")
+        return {"n": n, "label": label}
+
+    return label
+
+
+def _is_prime(tf: Any) -> Any:
+    def is_prime(n: Any) -> Any:
+        found = n > 1
+        for k in tf.range(2, tf.maximum(n, tf.constant(2, tf.int64))):
+            if tf.equal(n % k, 0):
+                found = False
+                break
+        return found
+
+    return is_prime
+
+
+@pipeline
+def mapped_loops(tf: Any, folder: str) -> Any:
+    return _numbers(tf).map(_collatz(tf))
+
+
+@pipeline
+def mapped_conditionals(tf: Any, folder: str) -> Any:
+    return _numbers(tf, 6).map(_label(tf))
+
+
+@pipeline
+def mapped_conditional_expression(tf: Any, folder: str) -> Any:
+    return _numbers(tf, 6).map(lambda n: n * 10 if n % 2 < 1 else -n, num_parallel_calls=2)
+
+
+@pipeline
+def filtered_by_a_loop(tf: Any, folder: str) -> Any:
+    return _numbers(tf, 20).filter(_is_prime(tf))
+
+
+@pipeline
+def flat_mapped_conditionals(tf: Any, folder: str) -> Any:
+    def some(n: Any) -> Any:
+        count = n
+        if n > 2:
+            count = n - 2
+        return tf.data.Dataset.range(count)
+
+    return _numbers(tf, 5).flat_map(some)
+
+
+@pipeline
+def scanned_conditionals(tf: Any, folder: str) -> Any:
+    def step(state: Any, x: Any) -> Any:
+        if x % 3 < 1:
+            state = state + x
+        return state, state
+
+    return _numbers(tf).apply(tf.data.experimental.scan(np.int64(0), step))

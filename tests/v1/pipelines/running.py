@@ -11,6 +11,8 @@ from tests.v1.pipelines.pipelines import MOST, PIPELINES
 
 def plain(x: Any) -> Any:
     """Returns a fetched value as lists, numbers and texts, with its dtype."""
+    if hasattr(x, "to_list"):  # a ragged tensor's value
+        return ["ragged", np.asarray(x.flat_values).dtype.name, x.to_list()]
     if isinstance(x, dict):
         return {"dict": {k: plain(v) for k, v in sorted(x.items())}}
     if isinstance(x, (tuple, list)):
