@@ -10,7 +10,7 @@ from headrace.v1.plain_ops import plain
 encode_wav = plain("audio.encode_wav", "EncodeWav", "audio sample_rate")
 
 
-class DecodedWav(NamedTuple):
+class _DecodedWav(NamedTuple):
     """The results of `decode_wav`."""
 
     audio: Any
@@ -20,7 +20,7 @@ class DecodedWav(NamedTuple):
 @in_default_graph
 def decode_wav(
     contents: Any, desired_channels: int = -1, desired_samples: int = -1, name: str | None = None
-) -> DecodedWav:
+) -> _DecodedWav:
     """Decodes a WAV file with samples of 16 bits.
 
     Args:
@@ -42,7 +42,7 @@ def decode_wav(
       [[0.5], [-1.0]]
     """
     attrs = {"desired_channels": desired_channels, "desired_samples": desired_samples}
-    return DecodedWav(*scopes.builder(contents).make("DecodeWav", (contents,), attrs, name))
+    return _DecodedWav(*scopes.builder(contents).make("DecodeWav", (contents,), attrs, name))
 
 
 __all__ = ["decode_wav", "encode_wav"]

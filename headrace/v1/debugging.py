@@ -55,7 +55,7 @@ def set_log_device_placement(enabled: Any) -> None:
 
 
 def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int = 50) -> None:
-    """Makes every run of a session stop at the first result with a NaN or an infinity.
+    """Makes every run stop at the first result with a NaN or infinity.
 
     The operations may be older than the call.
 

@@ -12,7 +12,9 @@ from headrace.v1.tensor_shape import TensorShape
 
 
 class InputSpec:
-    """The dtype, rank and sizes of an input of a layer, which has it as `input_spec`.
+    """The dtype, rank and sizes of an input of a layer.
+
+    A layer has it as `input_spec`, which calls check.
 
     Args:
       dtype: the dtype; None: any. Calls do not check it.
@@ -95,7 +97,8 @@ def check(spec: Any, inputs: Any, layer: str) -> None:
     for i, (s, x) in enumerate(zip(specs, given, strict=True)):
         if x is None and s.optional:
             continue
-        dims = convert_to_tensor(x).get_shape()
+        tensor: Any = convert_to_tensor(x)
+        dims = tensor.get_shape()
         if dims.ndims is not None and (fault := _fault(s, dims.as_list())):
             raise ValueError(
                 f'Input {i} of layer "{layer}" is incompatible with the layer: {fault}. Full shape received: '

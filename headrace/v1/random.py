@@ -76,8 +76,8 @@ def stateless_multinomial(
 
 
 @in_default_graph
-def index_shuffle(index: Any, seed: Any, max_index: Any) -> Any:
-    """Computes the place of an index in a permutation of the numbers from 0 to `max_index`.
+def _index_shuffle(index: Any, seed: Any, max_index: Any) -> Any:
+    """Computes the place of an index in a permutation of numbers.
 
     Args:
       index: integers from 0 to `max_index`, a scalar or vector.
@@ -125,7 +125,7 @@ class experimental:
     create_rng_state = staticmethod(create_rng_state)
     stateless_split, stateless_fold_in = staticmethod(split), staticmethod(fold_in)
     get_global_generator, set_global_generator = staticmethod(get_global_generator), staticmethod(set_global_generator)
-    index_shuffle = staticmethod(index_shuffle)
+    index_shuffle = staticmethod(_index_shuffle)
     stateless_shuffle = staticmethod(named(random.stateless_shuffle, "value seed alg name"))
 
 

@@ -88,7 +88,7 @@ size 5, shape (5, 3)
 
 
 class _Wanted:
-    """A tensor and the shape that it must have; a scalar counts as a vector of one element."""
+    """A tensor and its wanted shape; a scalar counts as a vector."""
 
     def __init__(self, x: Any, shape: Any, prefix: str) -> None:
         given: Any = x if isinstance(x, SparseTensor) else array_ops.convert_to_tensor(x)

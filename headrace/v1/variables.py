@@ -120,7 +120,7 @@ class _Created(type(variable.Variable)):  # type: ignore[misc]
         if not creators or cls is not Variable:
             return super().__call__(*args, **kwargs)
         graph = get_default_graph()
-        given = inspect.signature(cls.__init__).bind(None, *args, **kwargs)
+        given = inspect.signature(Variable.__init__).bind(None, *args, **kwargs)
         given.apply_defaults()
         make: _Creator = super().__call__
         for of_graph, creator in creators:

@@ -18,7 +18,7 @@ from tests.manners import docstrings
 
 PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
-#: Lines of code by package; "" is the modules of headrace/ itself, and `v1/contrib` is apart from `v1`.
+#: Lines of code by package; "" is the modules of headrace/ itself, and the folders of `v1` here are apart from `v1`.
 BUDGETS: Final = {
     "": 6600,
     "api": 16400,
@@ -47,8 +47,9 @@ BUDGETS: Final = {
     "schedule": 2060,
     "targets": 14050,
     "train": 6600,
-    "v1": 13000,  # of these 2,200 are distributions, feature columns and ragged tensors
+    "v1": 13400,  # of these 2,600 are distributions, feature columns and ragged tensors
     "v1/contrib": 5100,
+    "v1/linear_operators": 2100,  # 21 classes, each with its own products, solutions and determinants
     "view": 400,
     "vmap": 2000,
 }
@@ -80,7 +81,8 @@ def measure(package: Path = PACKAGE) -> dict[str, Size]:
         if not path.name.endswith("_pb2.py"):
             name = path.relative_to(package).as_posix()
             part = name.split("/")[0] if "/" in name else ""
-            part = "v1/contrib" if name.startswith("v1/contrib/") else part
+            apart = name.rpartition("/")[0]
+            part = next((p for p in ("v1/contrib", "v1/linear_operators") if f"{apart}/".startswith(f"{p}/")), part)
             lines.setdefault(part, {})[name] = count_lines(path.read_text(encoding="utf-8"))
     out = {}
     for part, modules in lines.items():

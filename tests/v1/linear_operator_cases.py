@@ -88,7 +88,7 @@ def operators(tf: Any) -> dict[str, Callable[[], Any]]:
 
 
 def results(tf: Any, operator: Any) -> dict[str, Any]:
-    """What an operator computes, and its hints."""
+    """Results of the methods of an operator, and its hints."""
     rng = np.random.default_rng(4)
     rows, columns = operator.shape[-2:]
     dtype = operator.dtype.as_numpy_dtype

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.v1 import array_ops, linalg, math_ops
+from headrace.v1 import array_ops, math_ops
 from headrace.v1.linear_operators.operator import LinearOperator, arguments, broadcast, broadcast_static
 from headrace.v1.linear_operators.products import _batch_of, _check_operators, _of_all
 from headrace.v1.tensor_shape import TensorShape
@@ -56,15 +56,15 @@ class _Blocks(LinearOperator):
         return array_ops.concat(broadcast(*parts), axis=-2)
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         return self._blockwise(x, adjoint, lambda parts: self._multiplied(parts, adjoint))
 
     def _solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        rhs = linalg.adjoint(rhs) if adjoint_arg else rhs
+        rhs = math_ops.adjoint(rhs) if adjoint_arg else rhs
         return self._blockwise(rhs, not adjoint, lambda parts: self._solved(parts, adjoint))
 
     def _is_cut(self, x: Any, by_rows: bool) -> bool:
-        """Whether an argument is a list with a tensor for each block, and not a nested list of numbers."""
+        """Whether an argument is a list with a tensor for each block."""
         if not isinstance(x, (list, tuple)):
             return False
         blocks, axis = (self._row_blocks(), -2) if by_rows else (self._column_blocks(), -1)
@@ -78,7 +78,7 @@ class _Blocks(LinearOperator):
         )
 
     def matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "matmul") -> Any:
-        """Computes the product with matrices, which can be a list with a part for each block.
+        """Computes the product with matrices, or with a list of parts.
 
         Args:
           x: matrices, a list of matrices, or an operator.
@@ -91,17 +91,17 @@ class _Blocks(LinearOperator):
             return super().matmul(x, adjoint, adjoint_arg, name)
         with self._name_scope(name):
             parts = [array_ops.convert_to_tensor(part) for part in x]
-            parts = [linalg.adjoint(part) for part in parts] if adjoint_arg else parts
+            parts = [math_ops.adjoint(part) for part in parts] if adjoint_arg else parts
             return self._multiplied(parts, adjoint)
 
     def solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False, name: str = "solve") -> Any:
-        """Solves systems of equations, whose right sides can be a list with a part for each block."""
+        """Solves systems of equations, whose right sides can be a list of parts."""
         if not self._is_cut(rhs, not adjoint):
             return super().solve(rhs, adjoint, adjoint_arg, name)
         self._check_solvable()
         with self._name_scope(name):
             parts = [array_ops.convert_to_tensor(part) for part in rhs]
-            parts = [linalg.adjoint(part) for part in parts] if adjoint_arg else parts
+            parts = [math_ops.adjoint(part) for part in parts] if adjoint_arg else parts
             return self._solved(parts, adjoint)
 
     def _are_vectors(self, x: Any, by_rows: bool) -> bool:
@@ -115,7 +115,7 @@ class _Blocks(LinearOperator):
         )
 
     def matvec(self, x: Any, adjoint: bool = False, name: str = "matvec") -> Any:
-        """Computes the product with vectors, which can be a list with a part for each block."""
+        """Computes the product with vectors, or with a list of parts."""
         if not self._are_vectors(x, adjoint):
             return super().matvec(x, adjoint, name)
         with self._name_scope(name):
@@ -123,7 +123,7 @@ class _Blocks(LinearOperator):
             return [part[..., 0] for part in self._multiplied(parts, adjoint)]
 
     def solvevec(self, rhs: Any, adjoint: bool = False, name: str = "solve") -> Any:
-        """Solves a system of equations for vectors, which can be a list with a part for each block."""
+        """Solves a system of equations for vectors, or for a list of parts."""
         if not self._are_vectors(rhs, not adjoint):
             return super().solvevec(rhs, adjoint, name)
         self._check_solvable()

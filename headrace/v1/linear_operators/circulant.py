@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace import dtypes
 from headrace.dtypes import as_dtype
-from headrace.v1 import array_ops, check_ops, linalg, math_ops, signal
+from headrace.v1 import array_ops, check_ops, math_ops, signal
 from headrace.v1.linear_operators import hints
 from headrace.v1.linear_operators.diagonal import nonzero, without_imaginary
 from headrace.v1.linear_operators.operator import (
@@ -119,11 +119,11 @@ class _Circulant(LinearOperator):
         return array_ops.expand_dims(spectrum, -self._depth - 1)
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         return self._in_spectrum(x, lambda s: s * math_ops.cast(self._values(adjoint), s.dtype))
 
     def _solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        rhs = linalg.adjoint(rhs) if adjoint_arg else rhs
+        rhs = math_ops.adjoint(rhs) if adjoint_arg else rhs
         return self._in_spectrum(rhs, lambda s: s / math_ops.cast(self._values(adjoint), s.dtype))
 
     def convolution_kernel(self, name: str = "convolution_kernel") -> Any:
@@ -276,14 +276,14 @@ class LinearOperatorToeplitz(LinearOperator):
         return array_ops.concat([whole, whole[-1:]], 0)
 
     def _elements(self) -> Any:
-        """Returns the elements of the first column upwards, then those of the first row, [..., 2n - 1]."""
+        """Returns the first column from its end, and the first row behind it."""
         whole = self._whole()
         row, col = (array_ops.broadcast_to(read(x), whole) for x in (self.row, self.col))
         return array_ops.concat([array_ops.reverse(col, [-1]), row[..., 1:]], -1)
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
         # the matrix is a corner of a circulant one of twice the size
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         whole = self._whole()
         row, col = (array_ops.broadcast_to(read(v), whole) for v in (self.row, self.col))
         first = array_ops.concat([col, array_ops.zeros_like(col[..., :1]), array_ops.reverse(row[..., 1:], [-1])], -1)

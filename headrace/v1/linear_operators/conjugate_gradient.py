@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from headrace import dtypes
-from headrace.v1 import array_ops, control_flow, linalg, math_ops
+from headrace.v1 import array_ops, control_flow, math_ops
 from headrace.v1.linear_operators.operator import LinearOperator
 from headrace.v1.scoping import name_scope
 
@@ -16,7 +16,7 @@ class CGState(NamedTuple):
     Attributes:
       i: number of iterations, int32.
       x: the solution.
-      r: what is left of the right side.
+      r: the rest of the right side.
       p: the last direction.
       gamma: product of `r` with the preconditioned `r`.
     """
@@ -48,7 +48,7 @@ def conjugate_gradient(
       rhs: right sides, [..., n].
       preconditioner: an operator that approximates the inverse; None: the identity.
       x: the first guess, [..., n]; None: zeros.
-      tol: the iterations end if the norm of what is left is at most so many times that of `rhs`.
+      tol: the iterations end if the norm of the rest is at most so many times that of `rhs`.
       max_iter: the greatest number of iterations.
       name: name of the scope.
 
@@ -73,7 +73,7 @@ def conjugate_gradient(
         if preconditioner is not None:
             batch = array_ops.broadcast_dynamic_shape(batch, preconditioner._batch_shape_tensor())
         rest = array_ops.broadcast_to(rhs, array_ops.concat([batch, array_ops.shape(rhs)[-1:]], 0))
-        limit = tol * linalg.norm(rest, axis=-1)
+        limit = tol * math_ops.norm(rest, axis=-1)
         if x is None:
             x = array_ops.zeros_like(rest)
         else:
@@ -84,7 +84,7 @@ def conjugate_gradient(
             return r if preconditioner is None else preconditioner.matvec(r)
 
         def goes_on(state: CGState) -> Any:
-            is_far = math_ops.reduce_any(linalg.norm(state.r, axis=-1) > limit)
+            is_far = math_ops.reduce_any(math_ops.norm(state.r, axis=-1) > limit)
             return math_ops.logical_and(state.i < max_iter, is_far)
 
         def step(state: CGState) -> tuple[CGState]:

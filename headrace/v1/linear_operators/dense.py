@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes
+from headrace.api import linalg
 from headrace.dtypes import as_dtype
 from headrace.errors import InvalidArgumentError
-from headrace.v1 import array_ops, check_ops, linalg, math_ops
+from headrace.v1 import array_ops, check_ops, math_ops
 from headrace.v1.grouping import no_op
 from headrace.v1.linear_operators import hints
 from headrace.v1.linear_operators.diagonal import LinearOperatorDiag, LinearOperatorScaledIdentity, nonzero
@@ -21,6 +22,7 @@ from headrace.v1.linear_operators.operator import (
     kept,
     never_is,
     read,
+    results,
 )
 from headrace.v1.scoping import name_scope
 from headrace.v1.tensor_shape import TensorShape
@@ -61,7 +63,7 @@ class LinearOperatorFullMatrix(LinearOperator):
         return array_ops.shape(read(self.matrix))
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        return linalg.matmul(read(self.matrix), x, adjoint_a=adjoint, adjoint_b=adjoint_arg)
+        return math_ops.matmul(read(self.matrix), x, adjoint_a=adjoint, adjoint_b=adjoint_arg)
 
     def _to_dense(self) -> Any:
         return read(self.matrix)
@@ -115,10 +117,10 @@ class LinearOperatorLowerTriangular(LinearOperator):
         return math_ops.matrix_band_part(read(self.tril), -1, 0)
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        return linalg.matmul(self._to_dense(), x, adjoint_a=adjoint, adjoint_b=adjoint_arg)
+        return math_ops.matmul(self._to_dense(), x, adjoint_a=adjoint, adjoint_b=adjoint_arg)
 
     def _solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        rhs = linalg.adjoint(rhs) if adjoint_arg else rhs
+        rhs = math_ops.adjoint(rhs) if adjoint_arg else rhs
         matrix, rhs = broadcast(read(self.tril), rhs)
         return math_ops.matrix_triangular_solve(matrix, rhs, lower=True, adjoint=adjoint)
 
@@ -247,7 +249,7 @@ class LinearOperatorTridiag(LinearOperator):
         )
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         compact = self._adjoint_compact() if adjoint else self._compact()
         above, diagonal, below = (compact[..., i, :, None] for i in range(3))
         nothing = array_ops.zeros_like(x[..., :1, :])
@@ -256,7 +258,7 @@ class LinearOperatorTridiag(LinearOperator):
         return diagonal * x + above * behind + below * before
 
     def _solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        rhs = linalg.adjoint(rhs) if adjoint_arg else rhs
+        rhs = math_ops.adjoint(rhs) if adjoint_arg else rhs
         compact, rhs = broadcast(self._adjoint_compact() if adjoint else self._compact(), rhs)
         return linalg.tridiagonal_solve(compact, rhs, diagonals_format="compact")
 
@@ -301,19 +303,19 @@ class LinearOperatorHouseholder(LinearOperator):
         return array_ops.concat([dims, dims[-1:]], 0)
 
     def _unit(self) -> Any:
-        return linalg.l2_normalize(read(self.reflection_axis), axis=-1)[..., None]
+        return math_ops.l2_normalize(read(self.reflection_axis), axis=-1)[..., None]
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         unit = self._unit()
-        return x - 2 * unit * linalg.matmul(unit, x, adjoint_a=True)
+        return x - 2 * unit * math_ops.matmul(unit, x, adjoint_a=True)
 
     def _solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
         return self._matmul(rhs, adjoint, adjoint_arg)
 
     def _to_dense(self) -> Any:
         unit = self._unit()
-        matrix = -2 * linalg.matmul(unit, unit, adjoint_b=True)
+        matrix = -2 * math_ops.matmul(unit, unit, adjoint_b=True)
         return math_ops.matrix_set_diag(matrix, 1 + math_ops.matrix_diag_part(matrix))
 
     def _diag_part(self) -> Any:
@@ -394,7 +396,7 @@ class LinearOperatorPermutation(LinearOperator):
         return array_ops.concat([dims, dims[-1:]], 0)
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         perm = read(self.perm)
         perm = math_ops.argsort(perm, axis=-1) if adjoint else perm
         rows, x = broadcast(perm[..., None], x)
@@ -425,3 +427,6 @@ class LinearOperatorPermutation(LinearOperator):
 
     def _cond(self) -> Any:
         return array_ops.ones(self._batch_shape_tensor(), self.dtype)
+
+
+results.update(lower=LinearOperatorLowerTriangular)

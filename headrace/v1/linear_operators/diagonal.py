@@ -9,7 +9,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.dtypes import as_dtype
 from headrace.errors import InvalidArgumentError
-from headrace.v1 import array_ops, check_ops, linalg, math_ops
+from headrace.v1 import array_ops, check_ops, math_ops
 from headrace.v1.grouping import no_op
 from headrace.v1.linear_operators import hints
 from headrace.v1.linear_operators.operator import (
@@ -78,10 +78,10 @@ class LinearOperatorDiag(LinearOperator):
         return (math_ops.conj(diag) if adjoint else diag)[..., None]
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        return self._column(adjoint) * (linalg.adjoint(x) if adjoint_arg else x)
+        return self._column(adjoint) * (math_ops.adjoint(x) if adjoint_arg else x)
 
     def _solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        return (linalg.adjoint(rhs) if adjoint_arg else rhs) / self._column(adjoint)
+        return (math_ops.adjoint(rhs) if adjoint_arg else rhs) / self._column(adjoint)
 
     def _determinant(self) -> Any:
         return math_ops.reduce_prod(read(self.diag), axis=[-1])
@@ -154,7 +154,7 @@ def without_imaginary(x: Any, message: str) -> Any:
 
 
 class _OfSize(LinearOperator):
-    """Matrices of a given number of rows, equal in the batch or up to a factor."""
+    """Matrices of a given size, equal in the batch up to a factor."""
 
     _num_rows: Any
     _num_columns: Any
@@ -247,7 +247,7 @@ class LinearOperatorIdentity(_OfSize):
             self._take_size(num_rows, None, batch_shape, assert_proper_shapes)
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         if self._batch is None:
             return x
         batch = array_ops.concat([self._batch_shape_tensor(), [1, 1]], 0)
@@ -353,10 +353,10 @@ class LinearOperatorScaledIdentity(_OfSize):
         return (math_ops.conj(factor) if adjoint else factor)[..., None, None]
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        return (linalg.adjoint(x) if adjoint_arg else x) * self._factor(adjoint)
+        return (math_ops.adjoint(x) if adjoint_arg else x) * self._factor(adjoint)
 
     def _solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        return (linalg.adjoint(rhs) if adjoint_arg else rhs) / self._factor(adjoint)
+        return (math_ops.adjoint(rhs) if adjoint_arg else rhs) / self._factor(adjoint)
 
     def _determinant(self) -> Any:
         return read(self.multiplier) ** math_ops.cast(self._num_rows, self.dtype)
@@ -476,7 +476,7 @@ class LinearOperatorZeros(_OfSize):
             raise ValueError("LinearOperatorZeros initialized as is_square=True, but got num_rows != num_columns")
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         rows = self._size(-1 if adjoint else -2)
         whole = array_ops.broadcast_dynamic_shape(array_ops.shape(x)[:-2], self._batch_shape_tensor())
         return array_ops.zeros(

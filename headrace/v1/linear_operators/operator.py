@@ -1,23 +1,27 @@
-"""The base of linear operators: a batch of matrices that is known by its products, not by its elements.
+"""The base of linear operators, batches of matrices that are known by their products.
 
-A class states its shape and its product with matrices (`_shape`, `_shape_tensor`, `_matmul`), and whatever else is
-cheaper than by the dense matrix: the methods with an underscore have defaults that make it. The methods without one
-convert and check the arguments.
+A class states its shape and its product with matrices (`_shape`, `_shape_tensor`, `_matmul`). Other methods with an
+underscore have defaults, which make the dense matrix; a class overrides those that it computes at less cost. The
+methods without an underscore convert and check the arguments.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from headrace.api import linalg
 from headrace.dtypes import as_dtype
-from headrace.v1 import array_ops, check_ops, linalg, math_ops
+from headrace.v1 import array_ops, check_ops, math_ops
 from headrace.v1.scoping import name_scope
 from headrace.v1.tensor_shape import Dimension, TensorShape, broadcast_static_shape
 from headrace.v1.variables import Variable
+
+#: Functions that make operators of operators, by kind. The modules of their classes add them, which import this one.
+results: dict[str, Callable[..., Any]] = {}
 
 
 class LinearOperator:
@@ -273,9 +277,8 @@ class LinearOperator:
         return self._matmul(x[..., None], adjoint=adjoint)[..., 0]
 
     def _linop_matmul(self, left_operator: LinearOperator, right_operator: LinearOperator) -> LinearOperator:
-        from headrace.v1.linear_operators import products
-
-        return products.product(left_operator, right_operator)
+        found: LinearOperator = results["product"](left_operator, right_operator)
+        return found
 
     # *** solutions ***
 
@@ -308,10 +311,10 @@ class LinearOperator:
             raise NotImplementedError("Exact solve not implemented for an operator that is expected to not be square.")
 
     def _solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        rhs = linalg.adjoint(rhs) if adjoint_arg else rhs
+        rhs = math_ops.adjoint(rhs) if adjoint_arg else rhs
         matrix = self._to_dense()
         if self._can_use_cholesky():
-            return linalg.cholesky_solve(*broadcast(linalg.cholesky(matrix), rhs))
+            return math_ops.cholesky_solve(*broadcast(math_ops.cholesky(matrix), rhs))
         matrix, rhs = broadcast(matrix, rhs)
         return math_ops.matrix_solve(matrix, rhs, adjoint=adjoint)
 
@@ -326,9 +329,8 @@ class LinearOperator:
         return self._solve(rhs[..., None], adjoint=adjoint)[..., 0]
 
     def _linop_solve(self, left_operator: LinearOperator, right_operator: LinearOperator) -> LinearOperator:
-        from headrace.v1.linear_operators import products
-
-        return products.quotient(left_operator, right_operator)
+        found: LinearOperator = results["quotient"](left_operator, right_operator)
+        return found
 
     # *** other operators ***
 
@@ -340,9 +342,8 @@ class LinearOperator:
             return self._linop_adjoint()
 
     def _linop_adjoint(self) -> LinearOperator:
-        from headrace.v1.linear_operators.products import LinearOperatorAdjoint
-
-        return LinearOperatorAdjoint(self, **self._hints())
+        found: LinearOperator = results["adjoint"](self, **self._hints())
+        return found
 
     def inverse(self, name: str = "inverse") -> LinearOperator:
         """Returns the operator of the inverse matrices.
@@ -358,9 +359,8 @@ class LinearOperator:
             return self._linop_inverse()
 
     def _linop_inverse(self) -> LinearOperator:
-        from headrace.v1.linear_operators.products import LinearOperatorInversion
-
-        return LinearOperatorInversion(self, **self._hints())
+        found: LinearOperator = results["inverse"](self, **self._hints())
+        return found
 
     def cholesky(self, name: str = "cholesky") -> LinearOperator:
         """Returns the operator of the lower triangular Cholesky factors.
@@ -374,11 +374,9 @@ class LinearOperator:
             return self._linop_cholesky()
 
     def _linop_cholesky(self) -> LinearOperator:
-        from headrace.v1.linear_operators.dense import LinearOperatorLowerTriangular
-
-        return LinearOperatorLowerTriangular(
-            linalg.cholesky(self._to_dense()), is_non_singular=True, is_self_adjoint=False, is_square=True
-        )
+        factor = math_ops.cholesky(self._to_dense())
+        found: LinearOperator = results["lower"](factor, is_non_singular=True, is_self_adjoint=False, is_square=True)
+        return found
 
     def _can_use_cholesky(self) -> bool:
         return bool(self.is_self_adjoint and self.is_positive_definite)
@@ -424,7 +422,7 @@ class LinearOperator:
 
     def _log_abs_determinant(self) -> Any:
         if self._can_use_cholesky():
-            diagonal = math_ops.matrix_diag_part(linalg.cholesky(self._to_dense()))
+            diagonal = math_ops.matrix_diag_part(math_ops.cholesky(self._to_dense()))
             return 2 * math_ops.reduce_sum(math_ops.log(diagonal), axis=[-1])
         return linalg.slogdet(self._to_dense())[1]
 
@@ -434,7 +432,7 @@ class LinearOperator:
             return self._to_dense()
 
     def _to_dense(self) -> Any:
-        eye = linalg.eye(self._size(-1), batch_shape=self._batch_shape_tensor(), dtype=self.dtype)
+        eye = math_ops.eye(self._size(-1), batch_shape=self._batch_shape_tensor(), dtype=self.dtype)
         return self._matmul(eye)
 
     def diag_part(self, name: str = "diag_part") -> Any:
@@ -487,7 +485,7 @@ class LinearOperator:
         if self.is_self_adjoint:
             values = math_ops.abs(self._eigvals())
         else:
-            values = linalg.svd(self._to_dense(), compute_uv=False)
+            values = math_ops.svd(self._to_dense(), compute_uv=False)
         return math_ops.reduce_max(values, axis=-1) / math_ops.reduce_min(values, axis=-1)
 
     # *** checks ***
@@ -500,7 +498,7 @@ class LinearOperator:
     def _assert_non_singular(self) -> Any:
         if self._can_use_cholesky():
             return self._assert_positive_definite()
-        values = linalg.svd(self._to_dense(), compute_uv=False)
+        values = math_ops.svd(self._to_dense(), compute_uv=False)
         cond = math_ops.reduce_max(values, axis=-1) / math_ops.reduce_min(values, axis=-1)
         least = float(np.finfo(real_dtype(self.dtype).numpy).eps)
         size = math_ops.cast(math_ops.maximum(math_ops.maximum(self._size(-1), self._size(-2)), 100), cond.dtype)
@@ -518,7 +516,7 @@ class LinearOperator:
     def _assert_positive_definite(self) -> Any:
         if not self.is_self_adjoint:
             raise NotImplementedError("assert_positive_definite is not implemented for this operator")
-        diagonal = math_ops.real(math_ops.matrix_diag_part(linalg.cholesky(self._to_dense())))
+        diagonal = math_ops.real(math_ops.matrix_diag_part(math_ops.cholesky(self._to_dense())))
         return check_ops.assert_positive(diagonal, message="Matrix was not positive definite.")
 
     def assert_self_adjoint(self, name: str = "assert_self_adjoint") -> Any:
@@ -528,7 +526,7 @@ class LinearOperator:
 
     def _assert_self_adjoint(self) -> Any:
         matrix = self._to_dense()
-        return check_ops.assert_equal(matrix, linalg.adjoint(matrix), message="Matrix was not equal to its adjoint.")
+        return check_ops.assert_equal(matrix, math_ops.adjoint(matrix), message="Matrix was not equal to its adjoint.")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} shape={self.shape} dtype={self.dtype.name}>"
@@ -548,7 +546,7 @@ def _pair(left: Any, right: Any, adjoint: bool, adjoint_arg: bool) -> tuple[Line
 
 
 def kept(x: Any, name: str) -> Any:
-    """Returns a variable itself, so that it is read where it is used; otherwise a tensor."""
+    """Returns a variable itself, to be read when used, or a tensor."""
     return x if isinstance(x, Variable) else array_ops.convert_to_tensor(x, name=name)
 
 

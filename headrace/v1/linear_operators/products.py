@@ -6,11 +6,20 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace.v1 import array_ops, linalg, math_ops
+from headrace.api import linalg
+from headrace.v1 import array_ops, math_ops
 from headrace.v1.grouping import group
 from headrace.v1.linear_operators import hints
 from headrace.v1.linear_operators.diagonal import LinearOperatorDiag, LinearOperatorIdentity, LinearOperatorZeros
-from headrace.v1.linear_operators.operator import LinearOperator, arguments, broadcast, broadcast_static, kept, read
+from headrace.v1.linear_operators.operator import (
+    LinearOperator,
+    arguments,
+    broadcast,
+    broadcast_static,
+    kept,
+    read,
+    results,
+)
 from headrace.v1.scoping import name_scope
 from headrace.v1.tensor_shape import TensorShape
 
@@ -98,7 +107,7 @@ class LinearOperatorAdjoint(LinearOperator):
         return math_ops.conj(self.operator._diag_part())
 
     def _to_dense(self) -> Any:
-        return linalg.adjoint(self.operator._to_dense())
+        return math_ops.adjoint(self.operator._to_dense())
 
     def _eigvals(self) -> Any:
         values = self.operator._eigvals()
@@ -377,11 +386,11 @@ class LinearOperatorKronecker(LinearOperator):
         return math_ops.matrix_transpose(x)
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         return self._applied(x, -2 if adjoint else -1, lambda op, y: op._matmul(y, adjoint=adjoint))
 
     def _solve(self, rhs: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        rhs = linalg.adjoint(rhs) if adjoint_arg else rhs
+        rhs = math_ops.adjoint(rhs) if adjoint_arg else rhs
         return self._applied(rhs, -1 if adjoint else -2, lambda op, y: op.solve(y, adjoint=adjoint))
 
     def _outer(self, vectors: Sequence[Any]) -> Any:
@@ -531,11 +540,11 @@ class LinearOperatorLowRankUpdate(LinearOperator):
         return self.diag_operator._matmul(x, adjoint=adjoint)
 
     def _matmul(self, x: Any, adjoint: bool = False, adjoint_arg: bool = False) -> Any:
-        x = linalg.adjoint(x) if adjoint_arg else x
+        x = math_ops.adjoint(x) if adjoint_arg else x
         u, v = read(self.u), read(self.v)
         u, v = (v, u) if adjoint else (u, v)
-        thin = self._scaled(linalg.matmul(v, x, adjoint_a=True), adjoint)
-        return self.base_operator._matmul(x, adjoint=adjoint) + linalg.matmul(u, thin)
+        thin = self._scaled(math_ops.matmul(v, x, adjoint_a=True), adjoint)
+        return self.base_operator._matmul(x, adjoint=adjoint) + math_ops.matmul(u, thin)
 
     def _diag_part(self) -> Any:
         u, v = broadcast(read(self.u), read(self.v))
@@ -546,7 +555,7 @@ class LinearOperatorLowRankUpdate(LinearOperator):
         """Computes D^-1 + V^H L^-1 U, or its adjoint."""
         u, v = read(self.u), read(self.v)
         u, v = (v, u) if adjoint else (u, v)
-        inner = linalg.matmul(v, self.base_operator._solve(u, adjoint=adjoint), adjoint_a=True)
+        inner = math_ops.matmul(v, self.base_operator._solve(u, adjoint=adjoint), adjoint_a=True)
         inverse = self.diag_operator.inverse()
         return (inverse.adjoint() if adjoint else inverse)._add_to_tensor(inner)
 
@@ -554,13 +563,13 @@ class LinearOperatorLowRankUpdate(LinearOperator):
         # the formula of Woodbury
         if self.base_operator.is_non_singular is False:
             raise ValueError("Solve not implemented unless this is a perturbation of a non-singular operator.")
-        rhs = linalg.adjoint(rhs) if adjoint_arg else rhs
+        rhs = math_ops.adjoint(rhs) if adjoint_arg else rhs
         u, v = read(self.u), read(self.v)
         u, v = (v, u) if adjoint else (u, v)
         first = self.base_operator._solve(rhs, adjoint=adjoint)
-        thin = linalg.matmul(v, first, adjoint_a=True)
+        thin = math_ops.matmul(v, first, adjoint_a=True)
         middle = math_ops.matrix_solve(*broadcast(self._capacitance(adjoint), thin))
-        return first - self.base_operator._solve(linalg.matmul(u, middle), adjoint=adjoint)
+        return first - self.base_operator._solve(math_ops.matmul(u, middle), adjoint=adjoint)
 
     def _determinant(self) -> Any:
         # the matrix determinant lemma
@@ -575,3 +584,8 @@ class LinearOperatorLowRankUpdate(LinearOperator):
         logs = linalg.slogdet(self._capacitance())[1]
         parts = [self.diag_operator._log_abs_determinant(), self.base_operator._log_abs_determinant()]
         return functools.reduce(math_ops.add, [math_ops.cast(x, logs.dtype) for x in parts], logs)
+
+
+results.update(
+    product=product, quotient=quotient, adjoint=LinearOperatorAdjoint, inverse=LinearOperatorInversion
+)  # fmt: skip

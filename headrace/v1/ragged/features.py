@@ -47,7 +47,7 @@ class _Fields(NamedTuple):
 
 
 class RaggedFeature(_Fields):
-    """A feature whose values are parted into rows by other features; its result is a `RaggedTensor`.
+    """A feature whose values other features part into rows, as a `RaggedTensor`.
 
     Args:
       dtype: float32, int64 or string.
@@ -147,7 +147,7 @@ def _rows(sparse: Any, feature: RaggedFeature) -> Any:
     return made.with_row_splits_dtype(feature.row_splits_dtype)
 
 
-_FROM = {
+_FROM: dict[type, Callable[..., Any]] = {
     _RowSplits: RaggedTensor.from_row_splits,
     _RowLengths: RaggedTensor.from_row_lengths,
     _RowStarts: RaggedTensor.from_row_starts,

@@ -227,7 +227,7 @@ class RaggedTensor(nest.Composite):
         name: str | None = None,
         validate: bool = True,
     ) -> Any:
-        """Makes a ragged tensor of innermost values and the rows of values, from the outermost on.
+        """Makes a ragged tensor of innermost values and the rows of values.
 
         Args:
           flat_values: innermost values.
