@@ -1,4 +1,4 @@
-"""Whole programs for TensorFlow 1 that take a fraction of a second: graph, first steps and few further ones.
+"""Whole programs for TensorFlow 1 that take a fraction of a second.
 
     python -m benchmarks.whole_programs TensorFlow convnet_raw
 
@@ -33,9 +33,9 @@ FIRST_USES = {"headrace": "", "TensorFlow": "tf.layers.dense, tf.nn.rnn_cell.GRU
 
 
 def seconds(contender: Sequence[str], rounds: int, n_threads: int) -> dict[str, dict[str, list[float]]]:
-    """Processor time of the programs: program → contender → a value for each round, none if it is not installed.
+    """Processor time of the programs: program → contender → a value for each round.
 
-    Processes of the contenders take turns.
+    A contender that is not installed has no values. Processes of the contenders take turns.
     """
     has_tensorflow = all(map(importlib.util.find_spec, ("tensorflow", "tf_keras")))
     names = [name for name in IMPORTS if name in contender]

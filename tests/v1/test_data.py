@@ -221,3 +221,11 @@ def test_threads_end_with_the_session() -> None:
     while any(t.name.startswith(mine) for t in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_functions_that_run_first_do_not_let_the_step_be_compiled_again() -> None:
+    x = Dataset.range(4).map(lambda i: i * 2).filter(lambda i: i > 0).make_one_shot_iterator().get_next()
+    with tf.Session() as sess:
+        assert _rest(sess, x) == [2, 4, 6]
+        made = sess.statistics().made
+    assert made == 1

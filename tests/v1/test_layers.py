@@ -187,3 +187,42 @@ def test_v1_layers_name_the_wrong_argument() -> None:
         tf.layers.dense(x)
     with pytest.raises(tf.errors.UnimplementedError, match="renorm"):
         tf.layers.batch_normalization(x, renorm=True)
+
+
+def test_a_layer_is_built_after_its_build_is_called() -> None:
+    with tf.variable_scope("m"):
+        cell, dense = tf.nn.rnn_cell.GRUCell(3), tf.layers.Dense(3)
+        for layer in (cell, dense):
+            layer.build([None, 4])
+            assert layer.built
+        names = [v.name for v in cell.variables + dense.variables]
+        cell(tf.ones([2, 4]), cell.zero_state(2, tf.float32))
+        dense(tf.ones([2, 4]))
+    assert names == [
+        "m/gru_cell/gates/kernel:0", "m/gru_cell/gates/bias:0", "m/gru_cell/candidate/kernel:0",
+        "m/gru_cell/candidate/bias:0", "m/dense/kernel:0", "m/dense/bias:0",
+    ]  # fmt: skip
+    assert names == [v.name for v in tf.global_variables()]
+
+
+def test_a_layer_whose_build_fails_is_not_built() -> None:
+    layer = tf.layers.Dense(3)
+    with pytest.raises(ValueError, match="size of axis 1"):
+        layer.build([4, None])
+    assert not layer.built
+    layer.build([4, 2])
+    assert [v.name for v in layer.variables] == ["dense/kernel:0", "dense/bias:0"]
+
+
+def test_a_layer_is_built_after_the_build_of_its_own_class() -> None:
+    class Scaled(tf.layers.Dense):
+        def build(self, input_shape: Any) -> None:
+            super().build(input_shape)
+            assert not self.built
+            self.scale = self.add_variable("scale", [])
+
+    layer = Scaled(2)
+    layer.build([None, 3])
+    layer(tf.ones([1, 3]))
+    assert layer.built
+    assert [v.name for v in layer.variables] == ["scaled/kernel:0", "scaled/bias:0", "scaled/scale:0"]

@@ -15,6 +15,7 @@ import pytest
 
 import headrace.v1 as tf
 from tests.v1.programs import MODELS, PROGRAMS, difference, expected, printed, source
+from tests.v1.programs_page import PAGE, page
 
 
 @pytest.fixture
@@ -55,6 +56,10 @@ def test_outputs_differ_in_text_numbers_and_lines() -> None:
     assert difference("loss 0.5 step 3", "loss 0.5 step 4") is not None
     assert difference("loss nan", "loss 0.5") is not None
     assert difference("a\n", "a\nb\n") == "1 lines instead of 2"
+
+
+def test_the_page_of_programs_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.v1.programs_page"
 
 
 def test_there_are_eighteen_and_fifty_one_models() -> None:

@@ -398,7 +398,7 @@ class Layer:
 
 
 def _marking_built(build: Callable[..., None]) -> Callable[..., None]:
-    """Wraps a class's `build` so that a call of it by the user marks the layer as built, as one by the layer does."""
+    """Wraps a class's `build`: the layer is built after a call by the user too."""
 
     @functools.wraps(build)
     def wrapped(self: Layer, *args: Any, **kwargs: Any) -> None:

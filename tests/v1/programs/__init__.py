@@ -42,7 +42,10 @@ _NUMBER = re.compile(r"-?\d+\.\d*(?:e[+-]?\d+)?|\bnan\b|-?\binf\b")
 
 
 def difference(found: str, wanted: str) -> str | None:
-    """The first lines of two outputs that differ in text, in an integer or in a number by more than `TOLERANCE`."""
+    """Returns the first difference of two outputs, or None.
+
+    Numbers with a decimal point may differ by `TOLERANCE`.
+    """
     ours, theirs = found.splitlines(), wanted.splitlines()
     for line, other in zip(ours, theirs):
         if _words(line) != _words(other) or not all(map(_close, _NUMBER.findall(line), _NUMBER.findall(other))):
@@ -51,7 +54,7 @@ def difference(found: str, wanted: str) -> str | None:
 
 
 def _words(line: str) -> str:
-    """The text of a line with a mark in the place of each number; numpy aligns numbers with spaces."""
+    """The text of a line without numbers and without spaces, by which numpy aligns numbers."""
     return re.sub(r"\s+", "", _NUMBER.sub("#", line))
 
 

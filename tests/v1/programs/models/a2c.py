@@ -1,4 +1,4 @@
-"""An actor and a critic with a shared body; workers copy the weights of a global network and push gradients."""
+"""An actor and a critic; workers copy a global network and push gradients to it."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""Adaptive computation time: a loop that halts by example, with gradients; and a memory addressed by content."""
+"""Adaptive computation time: a loop that halts by example, and a memory addressed by content."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

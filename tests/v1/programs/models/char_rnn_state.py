@@ -1,4 +1,4 @@
-"""A character model whose LSTM state is fed back from run to run, by tuples as keys, and text sampled from it."""
+"""A character model whose LSTM state is fed back, with tuples as keys."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""A LeNet of `tf.nn` with weights in collections, exponential decay of the rate and averages for the evaluation."""
+"""A LeNet of `tf.nn` with losses in a collection, a decaying rate and averages."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""Tags by a linear-chain CRF written with `scan`: log likelihood, gradients, and Viterbi's path by back pointers."""
+"""Tags by a linear-chain CRF: log likelihood by `scan`, gradients, and Viterbi's path."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""A bidirectional network over made frames, trained by CTC and decoded greedily and by beams; label error rate."""
+"""A bidirectional LSTM over frames, trained by CTC, decoded greedily and by beams."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""A GAN with variable scopes, a discriminator that is reused and two optimizers; the second one is a WGAN-GP."""
+"""A GAN with variable scopes and two optimizers, and a WGAN-GP."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""A small GPT-2 with a cache of keys and values; tokens are drawn within `while_loop`, with top k and temperature."""
+"""A small GPT-2 with cached keys and values; `while_loop` draws tokens by top k."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""Pictures that are encoded, decoded, distorted, cropped and resized within a graph, with boxes drawn and chosen."""
+"""Pictures that are encoded, decoded, distorted, cropped and resized; boxes drawn and chosen."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

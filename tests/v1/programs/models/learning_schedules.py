@@ -1,4 +1,4 @@
-"""Rates by every schedule, smoothed labels, weighted losses, gradient noise and accumulation over batches."""
+"""Rates by every schedule, smoothed labels, weighted losses, gradients accumulated over batches."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

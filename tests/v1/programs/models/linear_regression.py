@@ -1,4 +1,4 @@
-"""Linear regression on placeholders, fitted point by point and in batches, with summaries of the loss."""
+"""Linear regression on placeholders, fitted point by point."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

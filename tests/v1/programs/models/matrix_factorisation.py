@@ -1,4 +1,4 @@
-"""A recommender by factors of users and items with biases; sparse gradients, several optimizers of parts."""
+"""A recommender by factors and biases: sparse gradients, two optimizers."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

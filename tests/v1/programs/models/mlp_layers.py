@@ -1,4 +1,4 @@
-"""A multilayer perceptron of `tf.layers` with dropout, L2 losses, Adam, and one of raw variables."""
+"""A multilayer perceptron of `tf.layers` with dropout, L2 losses and Adam."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

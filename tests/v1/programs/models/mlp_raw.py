@@ -1,4 +1,4 @@
-"""A multilayer perceptron in a class, with dictionaries of weights, momentum and a learning rate that is fed."""
+"""A multilayer perceptron in a class: dictionaries of weights, momentum, a fed learning rate."""
 
 import itertools
 

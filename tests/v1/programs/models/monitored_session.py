@@ -1,4 +1,4 @@
-"""A MonitoredTrainingSession with hooks of its own and of the library, stopped and taken up again."""
+"""A MonitoredTrainingSession with own and library hooks, stopped and resumed."""
 
 import os
 import tempfile

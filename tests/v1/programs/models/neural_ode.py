@@ -1,4 +1,4 @@
-"""An equation whose right side is a network: Runge-Kutta in a `while_loop`, gradients through it and by the adjoint."""
+"""Runge-Kutta of a network in a `while_loop`, gradients through it and by the adjoint."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

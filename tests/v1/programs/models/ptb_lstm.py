@@ -1,4 +1,4 @@
-"""A language model in the manner of the Penn Treebank tutorial: epochs, clipping, decay of the rate, perplexity."""
+"""A language model after the Penn Treebank tutorial: epochs, clipping, rate decay, perplexity."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""Input by queues: files of records, a reader, examples that are parsed, shuffled batches and a coordinator."""
+"""Input by queues: record files, a reader, parsed examples, batches and a coordinator."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""A residual network in the manner of the model zoo: fixed padding, projections, blocks, a model function by mode."""
+"""A residual network after the model zoo: fixed padding, projections, blocks, batch normalisation."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""A model saved, restored in another graph by `import_meta_graph`, in part, and from averages of its variables."""
+"""A model saved and restored: by `import_meta_graph`, in part, and from averages."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Reversal of sequences by an encoder and a decoder with attention written by hand, trained and then run greedily."""
+"""Reversal of sequences by an encoder and a decoder with attention, run greedily."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

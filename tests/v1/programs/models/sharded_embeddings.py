@@ -1,4 +1,4 @@
-"""Embeddings in partitioned variables, looked up by dense and by sparse ids, with weights and combiners."""
+"""Embeddings in partitioned variables, looked up by dense and sparse ids, with combiners."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""Metrics of an evaluation over batches, held in local variables that are reset from epoch to epoch."""
+"""Metrics over batches in local variables that are reset in each epoch."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""An image that is a variable, changed until its features and Gram matrices are those of two others."""
+"""An image variable whose features and Gram matrices become those of two others."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

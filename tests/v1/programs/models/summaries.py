@@ -1,4 +1,4 @@
-"""Summaries of scalars, histograms and images by a FileWriter, and the events that it wrote, read back."""
+"""Summaries of scalars, histograms and images by a FileWriter, read back."""
 
 import os
 import tempfile

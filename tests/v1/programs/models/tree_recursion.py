@@ -1,4 +1,4 @@
-"""Trees evaluated in the graph: a loop with TensorArrays over nodes, `cond` for leaves, `case` for operators."""
+"""Trees in the graph: a loop with TensorArrays, `cond` for leaves, `case` for operators."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf
