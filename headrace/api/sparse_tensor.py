@@ -215,6 +215,34 @@ class SparseTensorSpec:
         self.shape: Shape = shapes.as_shape(shape)
         self.dtype = dtypes.as_dtype(dtype)
 
+    @property
+    def value_type(self) -> type:
+        """Class of the sparse tensors."""
+        return SparseTensor
+
+    @classmethod
+    def from_value(cls, value: Any) -> SparseTensorSpec:
+        """Describes a sparse tensor.
+
+        Args:
+          value: a `SparseTensor` or `SparseTensorValue`.
+        """
+        found = value if isinstance(value, SparseTensor) else SparseTensor.from_value(value)
+        return cls(found.shape, found.dtype.base)
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether a description, or a sparse tensor, has the dtype and a shape that fits.
+
+        Args:
+          spec_or_value: the description or sparse tensor.
+        """
+        is_spec = isinstance(spec_or_value, (SparseTensorSpec, SparseTensor))
+        return (
+            is_spec
+            and spec_or_value.dtype.base == self.dtype
+            and shapes.compatible(self.shape, shapes.as_shape(spec_or_value.shape))
+        )
+
     def __repr__(self) -> str:
         return f"SparseTensorSpec(shape={shapes.show(self.shape)}, dtype={self.dtype.name})"
 

@@ -550,7 +550,7 @@ from headrace.v1.strings import to_hash_bucket_fast as string_to_hash_bucket_fas
 from headrace.v1.strings import to_hash_bucket_strong as string_to_hash_bucket_strong
 from headrace.v1.strings import to_number as string_to_number
 from headrace.v1.template import make_template
-from headrace.v1.tensor_array import TensorArray, TensorArraySpec
+from headrace.v1.tensor_array import TensorArray
 from headrace.v1.tensor_shape import Dimension, TensorShape, broadcast_static_shape
 from headrace.v1.tensor_shape import dimension_at_index as dimension_at_index
 from headrace.v1.tensor_shape import dimension_value as dimension_value
@@ -648,7 +648,13 @@ disable_tensor_equality = disable_v2_tensorshape
 _LATER = {
     "app": "headrace.v1.app",
     "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor",
-    "RaggedTensorSpec": "headrace.v1.ragged.ragged_spec:RaggedTensorSpec",
+    "IndexedSlicesSpec": "headrace.v1.type_specs:IndexedSlicesSpec",
+    "NoneTensorSpec": "headrace.v1.type_specs:NoneTensorSpec",
+    "OptionalSpec": "headrace.api.data.optional:OptionalSpec",
+    "TensorArraySpec": "headrace.api.data.structure:TensorArraySpec",
+    "TypeSpec": "headrace.v1.type_specs:TypeSpec",
+    "type_spec_from_value": "headrace.v1.type_specs:type_spec_from_value",
+    "RaggedTensorSpec": "headrace.v1.ragged.spec:RaggedTensorSpec",
     "data": "headrace.v1.data",
     "distributions": "headrace.v1.distributions",
     "experimental": "headrace.v1.experimental",
@@ -687,6 +693,8 @@ _LATER = {
 
 if TYPE_CHECKING:
     from headrace.api import raw_ops
+    from headrace.api.data.optional import OptionalSpec
+    from headrace.api.data.structure import TensorArraySpec
     from headrace.pb import (
         AttrValue,
         ConfigProto,
@@ -725,10 +733,11 @@ if TYPE_CHECKING:
         sysconfig,
         version,
     )
-    from headrace.v1.ragged.ragged_spec import RaggedTensorSpec
     from headrace.v1.ragged.ragged_tensor import RaggedTensor
+    from headrace.v1.ragged.spec import RaggedTensorSpec
     from headrace.v1.session_handles import delete_session_tensor, get_session_handle, get_session_tensor
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
+    from headrace.v1.type_specs import IndexedSlicesSpec, NoneTensorSpec, TypeSpec, type_spec_from_value
 
 # fmt: off
 __all__ = [
@@ -767,6 +776,7 @@ __all__ = [
     "HistogramProto",
     "IdentityReader",
     "IndexedSlices",
+    "IndexedSlicesSpec",
     "InteractiveSession",
     "LogMessage",
     "MetaGraphDef",
@@ -774,10 +784,12 @@ __all__ = [
     "NameAttrList",
     "NoGradient",
     "NodeDef",
+    "NoneTensorSpec",
     "NotDifferentiable",
     "OpError",
     "Operation",
     "OptimizerOptions",
+    "OptionalSpec",
     "PaddingFIFOQueue",
     "Print",
     "PriorityQueue",
@@ -806,6 +818,7 @@ __all__ = [
     "TensorShape",
     "TensorSpec",
     "TextLineReader",
+    "TypeSpec",
     "UnconnectedGradients",
     "VarLenFeature",
     "Variable",
@@ -1328,6 +1341,7 @@ __all__ = [
     "truncatediv",
     "truncatemod",
     "tuple",
+    "type_spec_from_value",
     "types",
     "uint8",
     "uint16",

@@ -69,8 +69,12 @@ def output_all_intermediates(state: bool | None) -> None:
     """
 
 
+# Imported on first use, with data sets.
+_LATER = {"Optional": "headrace.v1.data.experimental:Optional"}
+
 # fmt: off
 __all__ = [
+    "Optional",
     "async_clear_error", "async_scope", "enable_strict_mode", "float4_e2m1fn", "float8_e4m3b11fnuz", "float8_e4m3fn",
     "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "function_executor_type", "int2", "int4",
     "output_all_intermediates", "uint2", "uint4",
@@ -78,4 +82,4 @@ __all__ = [
 # fmt: on
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = public_names.of(__name__, __all__)
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

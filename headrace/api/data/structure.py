@@ -152,6 +152,13 @@ class TensorArraySpec(VariantSpec):
         shape = shapes.as_shape(value.element_shape)
         return TensorArraySpec(shape, value.dtype, value._dynamic_size, value._infer_shape)
 
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether a description, or an array, can have a common value with this one."""
+        is_array = isinstance(spec_or_value, TensorArray)
+        other = self.from_value(spec_or_value) if is_array else spec_or_value
+        is_same = isinstance(other, TensorArraySpec) and self._parts()[1:3] == other._parts()[1:3]
+        return is_same and shapes.compatible(self._element_shape, other._element_shape)
+
     def _parts(self) -> tuple[Any, ...]:
         return self._element_shape, self.dtype, self.dynamic_size, self.infer_shape
 

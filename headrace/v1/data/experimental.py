@@ -488,8 +488,12 @@ def make_saveable_from_iterator(iterator: Any, external_state_policy: Any = None
     return data.SaveableIterator(iterator)
 
 
+# Imported on first use, with ragged tensors.
+_LATER = {"Structure": "headrace.v1.type_specs:TypeSpec"}
+
 # fmt: off
 __all__ = [
+    "Structure",
     "AUTOTUNE", "INFINITE_CARDINALITY", "SHARD_HINT", "UNKNOWN_CARDINALITY", "AutoShardPolicy", "AutotuneAlgorithm",
     "AutotuneOptions", "Counter", "CsvDataset", "DatasetInitializer", "DatasetStructure", "DistributeOptions",
     "ExternalStatePolicy", "OptimizationOptions", "Optional", "OptionalStructure", "RaggedTensorStructure",
@@ -506,4 +510,4 @@ __all__ = [
 # fmt: on
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = public_names.of(__name__, __all__)
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

@@ -22,7 +22,10 @@ class RaggedTensorSpec(VariantSpec):
       dtype: the dtype of the values.
       ragged_rank: the number of ragged axes; None: all but the first one.
       row_splits_dtype: int32 or int64.
-      flat_values_spec: must be None.
+      flat_values_spec: a description of the innermost values, of the same dtype; None: they are a tensor.
+
+    Raises:
+      ValueError: the ragged rank is unknown, or not below the rank; or the dtypes differ.
 
     Source: TensorFlow's `tf.RaggedTensorSpec`.
 
@@ -32,7 +35,7 @@ class RaggedTensorSpec(VariantSpec):
       RaggedTensorSpec(TensorShape([2, None]), int32, 1, int64)
     """
 
-    __slots__ = ("dtype", "ragged_rank", "row_splits_dtype", "shape")
+    __slots__ = ("dtype", "flat_values_spec", "ragged_rank", "row_splits_dtype", "shape")
 
     component_shape = None  # a batch is a vector of variants
 
@@ -44,17 +47,17 @@ class RaggedTensorSpec(VariantSpec):
         row_splits_dtype: Any = dtypes.int64,
         flat_values_spec: Any = None,
     ) -> None:
-        if flat_values_spec is not None:
-            raise ValueError("`flat_values_spec` is not supported; give `dtype`")
+        self.dtype, self.flat_values_spec = dtypes.as_dtype(dtype), flat_values_spec
+        if flat_values_spec is not None and self.dtype != flat_values_spec.dtype:
+            raise ValueError("dtype must be the same as flat_values_spec.dtype")
         self.shape = shapes.as_shape(TensorShape(shape).as_list() if TensorShape(shape).ndims is not None else None)
         if ragged_rank is None:
             if self.shape is None:
-                raise ValueError("Must specify ragged_rank or a shape with a known rank.")
+                raise ValueError("Must specify ragged_rank or a shape with known rank.")
             ragged_rank = len(self.shape) - 1
         if self.shape is not None and ragged_rank >= max(len(self.shape), 1):
             raise ValueError(f"Argument `ragged_rank` ({ragged_rank}) must be less than rank ({len(self.shape)}).")
         self.ragged_rank = ragged_rank
-        self.dtype = dtypes.as_dtype(dtype)
         self.row_splits_dtype = dtypes.as_dtype(row_splits_dtype)
         if self.row_splits_dtype not in (dtypes.int32, dtypes.int64):
             raise ValueError(f"`row_splits_dtype` must be int32 or int64, got {self.row_splits_dtype.name}")
@@ -64,10 +67,12 @@ class RaggedTensorSpec(VariantSpec):
         """The class of the tensors that this describes."""
         return RaggedTensor if self.ragged_rank else Tensor
 
-    @property
-    def flat_values_spec(self) -> None:
-        """None: `dtype` describes the values."""
-        return None
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether a description, or a ragged tensor, can have a common value with this one."""
+        is_ragged = isinstance(spec_or_value, RaggedTensor)
+        other = self.from_value(spec_or_value) if is_ragged else spec_or_value
+        is_same = isinstance(other, RaggedTensorSpec) and self._parts()[1:] == other._parts()[1:]
+        return is_same and shapes.compatible(self.shape, other.shape)
 
     @staticmethod
     def from_value(value: Any) -> RaggedTensorSpec:
