@@ -117,7 +117,10 @@ class OpCalls(Generic[T]):
           GraphError: `x` is in a graph that this builder cannot read.
         """
         if isinstance(x, (list, tuple)):
-            kinds = {t.dtype.base: None for t in nest.flatten(x, expand=False) if stands_for_tensor(t)}
+            tensors = [t for t in nest.flatten(x, expand=False) if stands_for_tensor(t)]
+            if not all(hasattr(t, "dtype") for t in tensors):  # objects of a user's class
+                return self.tensor(nest.map_leaves(self.own, x, expand=False), dtype, name)
+            kinds = {t.dtype.base: None for t in tensors}
             if not kinds:
                 return self.const(x, dtype, name)
             found = next(iter(kinds))
