@@ -166,7 +166,9 @@ for number, model in enumerate(ALL):
                             for _ in range(3):
                                 sess.run(reader.get_collection("train_op"), feed_there)
                     if reader is ours and model in (references, recurrent, nested) and not scope:
-                        # a loaded model is saved and loaded again, and can be differentiated
+                        # a loaded model can be differentiated, saved and loaded again
+                        x = find(call.inputs["x"])
+                        assert np.all(np.isfinite(sess.run(reader.gradients(list(outs.values()), [x])[0], feed_there)))
                         again = os.path.join(folder, "again")
                         builder = reader.saved_model.Builder(again)
                         builder.add_meta_graph_and_variables(sess, ["serve"], {"serving_default": call})
@@ -176,8 +178,6 @@ for number, model in enumerate(ALL):
                             got = third.run({k: v.name for k, v in found.outputs.items()}, feed_there)
                             for k in want[0]:
                                 same(want[0][k], got[k])
-                        x = find(call.inputs["x"])
-                        assert np.all(np.isfinite(sess.run(reader.gradients(list(outs.values()), [x])[0], feed_there)))
 print("fine")
 """
 

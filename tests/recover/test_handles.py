@@ -9,6 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.api import scopes
+from headrace.interchange.exporting import graph_def
 from headrace.ir import walk
 from headrace.ir.builder import Builder
 from headrace.ir.function import bodies, owned
@@ -128,6 +129,19 @@ def live(graph: Graph) -> list[str]:
             for f in owned(op):
                 todo += walk.reachable([r.op for r in f.results] + f.control_results)
     return sorted({op.type for op in seen})
+
+
+@pytest.mark.parametrize("form", ["structured", "primitive"])
+def test_arrays_of_recovered_loops_have_their_values_in_files(form: str) -> None:
+    """A recovered loop does not write the array, which a file nevertheless reads."""
+    g = from_text(ROWS)
+    names, feeds = ["stacked:0", "z:0", "size:0"], {"x:0": np.float32([1, 2, 3])}
+    want = [x.tolist() for x in run(g, names, feeds)]
+    assert want == [[1, 4, 9], 14, 3]
+    recover(g)
+    with hr.Graph() as again:
+        hr.import_graph_def(graph_def(g, form), name="")
+    assert [x.tolist() for x in run(again, names, feeds)] == want
 
 
 def test_a_stack_becomes_a_list_that_goes_round() -> None:
