@@ -117,7 +117,8 @@ class OpCalls(Generic[T]):
           GraphError: `x` is in a graph that this builder cannot read.
         """
         if isinstance(x, (list, tuple)):
-            kinds = {t.dtype.base: None for t in nest.flatten(x, expand=False) if stands_for_tensor(t)}
+            found_in = (t for t in nest.flatten(x, expand=False) if stands_for_tensor(t))
+            kinds = {(t if hasattr(t, "dtype") else self.own(t)).dtype.base: None for t in found_in}
             if not kinds:
                 return self.const(x, dtype, name)
             found = next(iter(kinds))

@@ -199,6 +199,7 @@ from headrace.v1.control_flow import (
     vectorized_map,
     while_loop,
 )  # fmt: skip
+from headrace.v1.conversions import register_tensor_conversion_function
 from headrace.v1.critical_section import CriticalSection
 from headrace.v1.eager import GradientTape, disable_eager_execution, enable_eager_execution, function
 from headrace.v1.gradient_ops import (
@@ -1153,6 +1154,7 @@ __all__ = [
     "reduce_prod",
     "reduce_sum",
     "regex_replace",
+    "register_tensor_conversion_function",
     "repeat",
     "report_uninitialized_variables",
     "required_space_to_batch_paddings",

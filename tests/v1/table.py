@@ -103,6 +103,7 @@ DIFFERS = {
     "import_graph_def": "`op_dict` has no effect",
     "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",
     "debugging.enable_check_numerics": "the values of every step are checked, of older operations too",
+    "register_tensor_conversion_function": "the function is given no dtype",
     "py_function": "gradients of first order",
 }
 
