@@ -117,10 +117,8 @@ class OpCalls(Generic[T]):
           GraphError: `x` is in a graph that this builder cannot read.
         """
         if isinstance(x, (list, tuple)):
-            tensors = [t for t in nest.flatten(x, expand=False) if stands_for_tensor(t)]
-            if not all(hasattr(t, "dtype") for t in tensors):  # objects of a user's class
-                return self.tensor(nest.map_leaves(self.own, x, expand=False), dtype, name)
-            kinds = {t.dtype.base: None for t in tensors}
+            found_in = (t for t in nest.flatten(x, expand=False) if stands_for_tensor(t))
+            kinds = {(t if hasattr(t, "dtype") else self.own(t)).dtype.base: None for t in found_in}
             if not kinds:
                 return self.const(x, dtype, name)
             found = next(iter(kinds))

@@ -198,6 +198,7 @@ from headrace.v1.control_flow import (
     vectorized_map,
     while_loop,
 )  # fmt: skip
+from headrace.v1.conversions import register_tensor_conversion_function
 from headrace.v1.critical_section import CriticalSection
 from headrace.v1.device_spec import DeviceSpec
 from headrace.v1.eager import GradientTape, disable_eager_execution, enable_eager_execution, function
@@ -673,7 +674,6 @@ _LATER = {
     "get_session_handle": "headrace.v1.session_handles:get_session_handle",
     "get_session_tensor": "headrace.v1.session_handles:get_session_tensor",
     "Module": "headrace.v1.trackable.module:Module",
-    "register_tensor_conversion_function": "headrace.v1.tensor_conversion:register_tensor_conversion_function",
     "resource_loader": "headrace.v1.resource_loader",
     "saved_model": "headrace.v1.saved_model",
     "sysconfig": "headrace.v1.sysconfig",
@@ -737,7 +737,6 @@ if TYPE_CHECKING:
     from headrace.v1.ragged.ragged_tensor import RaggedTensor
     from headrace.v1.ragged.spec import RaggedTensorSpec
     from headrace.v1.session_handles import delete_session_tensor, get_session_handle, get_session_tensor
-    from headrace.v1.tensor_conversion import register_tensor_conversion_function
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
     from headrace.v1.type_specs import IndexedSlicesSpec, NoneTensorSpec, TypeSpec, type_spec_from_value
 

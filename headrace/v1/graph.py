@@ -448,6 +448,10 @@ def reset_default_graph() -> None:
     _Default.graph = None
 
 
+#: Functions that are asked for the result of a call whose arguments are no tensors: `ragged.dispatch` adds one.
+fallbacks: list[Callable[[str, Callable[..., Any], Any, Any], Any]] = []
+
+
 def in_default_graph(f: Callable[P, R]) -> Callable[P, R]:
     """Returns a function that calls `f` in the default graph.
 
@@ -460,10 +464,18 @@ def in_default_graph(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not scopes.is_outside() or scopes.is_eager_call():
-            return f(*args, **kwargs)
-        with _implicit():
-            return f(*args, **kwargs)
+        try:
+            if not scopes.is_outside() or scopes.is_eager_call():
+                return f(*args, **kwargs)
+            with _implicit():
+                return f(*args, **kwargs)
+        except TypeError:
+            for fallback in fallbacks:
+                found: Any = fallback(call.__name__, call, args, kwargs)
+                if found is not NotImplemented:
+                    made: R = found
+                    return made
+            raise
 
     return call
 

@@ -144,3 +144,26 @@ def test_the_global_generator_is_kept_and_set() -> None:
         assert tf.random.get_global_generator() is tf.random.experimental.get_global_generator() is made
     finally:
         tf.random.set_global_generator(None)
+
+
+def test_a_program_converts_its_own_objects() -> None:
+    class Metres:
+        def __init__(self, number: float) -> None:
+            self.number = number
+
+    def convert(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
+        return tf.constant(value.number, dtype) if value.number >= 0 else NotImplemented
+
+    def negative(value: Any, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
+        return tf.constant(-100.0)
+
+    tf.register_tensor_conversion_function(Metres, negative, priority=200)
+    tf.register_tensor_conversion_function(Metres, convert)
+    two, other = Metres(2.0), Metres(-1.0)
+    with tf.Session() as session:
+        found = session.run([tf.add(two, 1.0), tf.stack([two, 3.0]), tf.convert_to_tensor(other)])
+    assert [x.tolist() for x in found] == [3, [2, 3], -100]
+    with pytest.raises(TypeError, match="numeric types"):
+        tf.register_tensor_conversion_function(float, convert)
+    with pytest.raises(TypeError, match="must be a type"):
+        tf.register_tensor_conversion_function("Metres", convert)  # type: ignore[arg-type]

@@ -251,7 +251,7 @@ def ssim_multiscale(
 
 
 def _halved(images: Any) -> Any:
-    """Halves images by means of 2 x 2 elements, doubling an odd last row or column."""
+    """Halves images by means of 2 x 2 elements."""
     dims = arrays.shape(images)
     flat = arrays.reshape(images, arrays.concat([[-1], dims[-3:]], 0))
     odd = math.floormod(dims[-3:-1], 2)

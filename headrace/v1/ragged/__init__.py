@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headrace import public_names
+from headrace.v1.ragged import dispatch as dispatch
 from headrace.v1.ragged.crossing import cross as cross
 from headrace.v1.ragged.crossing import cross_hashed as cross_hashed
 from headrace.v1.ragged.making import boolean_mask as boolean_mask

@@ -164,7 +164,8 @@ def ragged_range(
         return RaggedTensor.of_parts(made[1], [made[0]])
 
 
-def _ragged(x: Any) -> Any:
+def as_ragged(x: Any) -> Any:
+    """Returns a ragged tensor itself or of its value; anything else as a tensor."""
     if isinstance(x, RaggedTensorValue):
         return RaggedTensor.from_nested_row_splits(x.flat_values, x.nested_row_splits, validate=False)
     return x if isinstance(x, RaggedTensor) else array_ops.convert_to_tensor(x)
@@ -186,7 +187,7 @@ def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Any:
     if axis != 0:
         raise ValueError(f"ragged.stack makes a new first axis, got axis={axis}")
     with name_scope(name, "RaggedStack"):
-        rows = [_ragged(x) for x in values]
+        rows = [as_ragged(x) for x in values]
         if all(not isinstance(x, RaggedTensor) and x.get_shape().ndims == 0 for x in rows):
             return array_ops.stack(rows)
         rows = [x if isinstance(x, RaggedTensor) or x.get_shape().ndims == 1 else RaggedTensor.from_tensor(x)
@@ -195,10 +196,10 @@ def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Any:
             x.nrows(dtypes.int64) if isinstance(x, RaggedTensor) else array_ops.size(x, out_type=dtypes.int64)
             for x in rows
         ]
-        return RaggedTensor.from_row_lengths(_concat(rows), array_ops.stack(lengths), validate=False)
+        return RaggedTensor.from_row_lengths(join(rows), array_ops.stack(lengths), validate=False)
 
 
-def _concat(rows: Sequence[Any]) -> Any:
+def join(rows: Sequence[Any]) -> Any:
     """Joins tensors, or ragged tensors of one ragged rank, along the first axis."""
     ranks = {x.ragged_rank if isinstance(x, RaggedTensor) else 0 for x in rows}
     if len(ranks) > 1:
@@ -206,7 +207,7 @@ def _concat(rows: Sequence[Any]) -> Any:
     if ranks == {0}:
         return array_ops.concat(list(rows), 0)
     lengths = array_ops.concat([x.row_lengths() for x in rows], 0)
-    return RaggedTensor.from_row_lengths(_concat([x.values for x in rows]), lengths, validate=False)
+    return RaggedTensor.from_row_lengths(join([x.values for x in rows]), lengths, validate=False)
 
 
 def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
@@ -223,7 +224,7 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
     Source: TensorFlow's `tf.ragged.boolean_mask`.
     """
     with name_scope(name, "RaggedMask"):
-        data, mask = _ragged(data), _ragged(mask)
+        data, mask = as_ragged(data), as_ragged(mask)
         rank = mask.get_shape().ndims
         if rank not in (1, 2):
             raise ValueError(f"mask must be a vector or a matrix, got the rank {rank}")
@@ -252,7 +253,7 @@ def stack_dynamic_partitions(data: Any, partitions: Any, num_partitions: Any, na
     Source: TensorFlow's `tf.ragged.stack_dynamic_partitions`.
     """
     with name_scope(name, "SegmentStack"):
-        data, partitions = _ragged(data), array_ops.convert_to_tensor(partitions, name="partitions")
+        data, partitions = as_ragged(data), array_ops.convert_to_tensor(partitions, name="partitions")
         order = math_ops.argsort(partitions, stable=True)
         rowids = array_ops.gather(partitions, order)
         return RaggedTensor.from_value_rowids(gather_rows(data, order), rowids, num_partitions)
