@@ -247,7 +247,7 @@ def imported_v1(rounds: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Row:
 
 
 def whole(rounds: int, n_threads: int, systems: Sequence[str] = tuple(CONTENDERS)) -> Iterator[Row]:
-    """Measures the processor time of programs of a fraction of a second, each in fresh processes taken in turns."""
+    """Measures the processor time of short programs, each in fresh processes taken in turns."""
     facts = "processor time of a fresh process after the import"
     for program, seconds in whole_programs.seconds(systems, rounds, n_threads).items():
         values = {name: [1e3 * s for s in mine] for name, mine in seconds.items()}

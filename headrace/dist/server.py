@@ -171,17 +171,12 @@ class Server:
     @property
     def server_def(self) -> Any:
         """Cluster, job and task as a `ServerDef` message."""
-        from headrace import pb  # here: the messages take long to load
+        from headrace.interchange.cluster_defs import server_def  # here: the messages take long to load
 
         spec = DeviceSpec.from_string(self.task)
-        jobs = {job: self.cluster.task_indices(job) for job in sorted(self.cluster.jobs)}
-        cluster = pb.ClusterDef(
-            job=[
-                pb.JobDef(name=job, tasks={i: self.cluster.task_address(job, i) for i in tasks})
-                for job, tasks in jobs.items()
-            ]
-        )
-        return pb.ServerDef(cluster=cluster, job_name=spec.job, task_index=spec.task, protocol="grpc")
+        assert spec.job is not None, self.task
+        assert spec.task is not None, self.task
+        return server_def(self.cluster, spec.job, spec.task)
 
     def start(self) -> None:
         """Does nothing: a server starts when it is made."""

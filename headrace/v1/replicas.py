@@ -33,10 +33,9 @@ class ClusterSpec(cluster_spec.ClusterSpec):
           >>> ClusterSpec({"ps": ["host0:2222"]}).as_cluster_def().job[0].tasks[0]
           'host0:2222'
         """
-        from headrace import pb  # here: the messages take long to load
+        from headrace.interchange.cluster_defs import cluster_def  # here: the messages take long to load
 
-        tasks = {job: {i: self.task_address(job, i) for i in self.task_indices(job)} for job in sorted(self.jobs)}
-        return pb.ClusterDef(job=[pb.JobDef(name=job, tasks=of_job) for job, of_job in tasks.items()])
+        return cluster_def(self)
 
 
 class _ChiefQueueRunner(sync_replicas.ChiefQueueRunner, QueueRunner):

@@ -20,7 +20,7 @@ from tests.v1.programs_page import PAGE, page
 
 @pytest.fixture
 def run(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
-    """Runs a program with headrace, with a folder of its own for temporary files; returns its output."""
+    """Runs a program with headrace and returns its output."""
 
     def output(name: str) -> str:
         program = tmp_path / f"{Path(name).name}.py"
