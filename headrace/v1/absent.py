@@ -168,7 +168,6 @@ REASONS: Final[dict[str, str]] = {
     "TensorArraySpec": "a class of TensorFlow 2; a `TensorArray` passes through loops and functions itself",
     "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
     "wrap_function": "`hr.jit` makes a function of a Python function",
-    "Module": "`hr.layers.Layer` holds variables and layers",
     "variable_creator_scope": "the `custom_getter` of `tf.variable_scope` changes how variables are made",
     "autograph.trace": "`tf.print` and `hr.watch` show values",
     "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",

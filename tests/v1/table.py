@@ -293,7 +293,8 @@ and the program uses only names with the state *has* or *differs* on the pages b
 `tf.compat.v1` (TensorFlow 2.21 with tf_keras 2.21), each in its area. Names of the same object share a row. The remark
 of a name that *differs* describes the difference; an argument that it lists as missing is refused. The remark of a name
 that headrace *has not* is the reason, or the name to use in its place; the error for a missing name has the same text.
-The `tf.contrib` of TensorFlow 1 is no part of `tf.compat.v1`, nor is `tf.estimator`, which is a package of its own.
+The `tf.contrib` of TensorFlow 1 is no part of `tf.compat.v1`, nor is `tf.estimator`, which is a package of its own
+([estimators.md](../how-to/estimators.md)).
 
 Three rules hold for all names:
 
