@@ -53,7 +53,12 @@ class BaseSession(session.Session):
         return call
 
     def _with_handles(self, pack: Any, kept: dict[int, Any]) -> Any:
-        """Returns `pack` for values of which some are texts of handles; `kept` has the dtypes of their tensors."""
+        """Returns a `pack` that makes handles of their texts.
+
+        Args:
+          pack: function from the values of a step to the structure of the fetches.
+          kept: dtypes of the tensors of the handles, by the positions of their texts among the values.
+        """
         from headrace.v1.session_handles import handle_of  # here: few programs use handles
 
         owner = weakref.ref(self)  # the session keeps the call

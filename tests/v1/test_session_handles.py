@@ -1,4 +1,4 @@
-"""Tensors that stay in a session. TensorFlow 2.21 gives the same values and the same form of a handle."""
+"""Tensors that stay in a session. The values and the form of handles are TensorFlow's."""
 
 from __future__ import annotations
 

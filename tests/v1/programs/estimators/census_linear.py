@@ -1,4 +1,4 @@
-"""A linear model, and a wide and deep one, for census-like rows of a CSV file (the wide tutorial)."""
+"""A linear and a wide-and-deep model for census-like rows (the wide tutorial)."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Sentiment of short texts by a bag of words, with train_and_evaluate and a served input (the text tutorial)."""
+"""Sentiment of short texts by a bag of words (the text tutorial)."""
 
 import os
 import tempfile
