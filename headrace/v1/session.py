@@ -46,7 +46,8 @@ class BaseSession(session.Session):
 
     def _compile(self, fetches: Any, feed_keys: list[Any], watched: Any) -> Any:
         call = super()._compile(fetches, feed_keys, watched)
-        made = [getattr(self.graph.as_graph_element(name), "op", None) for name in call.fetch_names]
+        # watched values have names of the step's own graph
+        made = [self.graph.find(name.partition(":")[0]) for name in call.fetch_names]
         kept = {i: op.inputs[0].dtype for i, op in enumerate(made) if op is not None and op.type in _KEEPERS}
         if kept:
             call.pack = self._with_handles(call.pack, kept)
