@@ -49,6 +49,7 @@ PAGES = (
     "docs/how-to/saving.md",
     "docs/reference/checkpoints.md",
     "docs/how-to/monitored.md",
+    "docs/how-to/estimators.md",
     "docs/how-to/input.md",
     "docs/how-to/inspecting.md",
     "docs/how-to/counters.md",

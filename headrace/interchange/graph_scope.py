@@ -88,7 +88,10 @@ def _narrow_collections(out: Any, prefix: str) -> None:
 
 
 def _in_scope(message: Message, prefix: str) -> Any:
-    """Returns a message with all names relative to the scope; None if the first name is outside of it."""
+    """Returns a message with names relative to the scope.
+
+    None if the first name is outside of the scope.
+    """
     made: Any = type(message)()
     made.CopyFrom(message)
     strip: Callable[[str], str] = lambda text: text.removeprefix(prefix)

@@ -139,6 +139,8 @@ REASONS: Final[dict[str, str]] = {
     "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",
     "types.experimental.FunctionType": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
     "wrap_function": "`hr.jit` makes a function of a Python function",
+    "variable_creator_scope": "the `custom_getter` of `tf.variable_scope` changes how variables are made",
+    "autograph.trace": "`tf.print` and `hr.watch` show values",
     "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",
 }
 

@@ -78,7 +78,7 @@ def checkpoints_iterator(
     timeout: float | None = None,
     timeout_fn: Callable[[], Any] | None = None,
 ) -> Iterator[str]:
-    """Yields the prefix of the newest checkpoint of a folder, and then of each new one.
+    """Yields the prefix of the newest checkpoint of a folder, then of new ones.
 
     Args:
       checkpoint_dir: the folder.

@@ -46,14 +46,20 @@ class BaseSession(session.Session):
 
     def _compile(self, fetches: Any, feed_keys: list[Any], watched: Any) -> Any:
         call = super()._compile(fetches, feed_keys, watched)
-        made = [getattr(self.graph.as_graph_element(name), "op", None) for name in call.fetch_names]
+        # watched values have names of the step's own graph
+        made = [self.graph.find(name.partition(":")[0]) for name in call.fetch_names]
         kept = {i: op.inputs[0].dtype for i, op in enumerate(made) if op is not None and op.type in _KEEPERS}
         if kept:
             call.pack = self._with_handles(call.pack, kept)
         return call
 
     def _with_handles(self, pack: Any, kept: dict[int, Any]) -> Any:
-        """Returns `pack` for values of which some are texts of handles; `kept` has the dtypes of their tensors."""
+        """Returns a `pack` that makes handles of their texts.
+
+        Args:
+          pack: function from the values of a step to the structure of the fetches.
+          kept: dtypes of the tensors of the handles, by the positions of their texts among the values.
+        """
         from headrace.v1.session_handles import handle_of  # here: few programs use handles
 
         owner = weakref.ref(self)  # the session keeps the call

@@ -135,7 +135,9 @@ def _delete(session: Any, handle: str) -> None:
 
 
 def handle_of(session: Any, dtype: Any, text: bytes) -> TensorHandle:
-    """Returns the handle that a run has fetched, and deletes tensors of dead handles if there are many.
+    """Returns the handle that a run has fetched.
+
+    If there are many dead handles, their tensors are deleted.
 
     Args:
       session: the session of the run.
@@ -193,7 +195,7 @@ def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> Any:
 
 @in_default_graph
 def delete_session_tensor(handle: Any, name: str | None = None) -> Any:
-    """Returns a placeholder for a handle, and the operation that deletes the tensor that the session keeps under it.
+    """Returns a placeholder for a handle, and the operation that deletes its tensor.
 
     Args:
       handle: text of a handle.

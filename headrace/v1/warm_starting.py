@@ -154,7 +154,7 @@ def _words(path: str, size: int) -> list[str]:
 
 
 def _start_with_vocabulary(v: Any, folder: str, key: str, vocabulary: VocabInfo) -> None:
-    """Lets a variable begin with the rows or columns of the words that the checkpoint has."""
+    """Lets a variable begin with the rows or columns of known words."""
     if isinstance(v, list) and len(v) > 1:
         raise ValueError(
             f"the variable {key!r} is in {len(v)} parts; a variable with a vocabulary must be whole for warm_start"

@@ -285,7 +285,7 @@ of a name that *differs* describes the difference; an argument that it lists as 
 that headrace *has not* is the reason, or the name to use in its place; the error for a missing name has the same text.
 Many names of `tf.compat.v1` are younger than TensorFlow 1; the first row of the summary counts those that TensorFlow
 1.15, its last version, had. The `tf.contrib` of TensorFlow 1 is no part of `tf.compat.v1`, nor is `tf.estimator`, which
-is a package of its own.
+is a package of its own ([estimators.md](../how-to/estimators.md)).
 
 Three rules hold for all names:
 

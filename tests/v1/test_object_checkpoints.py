@@ -125,6 +125,22 @@ def test_a_checkpoint_of_a_saver_is_restored_by_names(tmp_path: Path) -> None:
         assert session.run(v) == 4.0
 
 
+def test_eager_variables_are_restored_at_once(tmp_path: Path) -> None:
+    tf.reset_default_graph()
+    tf.enable_eager_execution()
+    try:
+        checkpoint = tf.train.Checkpoint(v=tf.Variable([1.0, 2.0]), more=[tf.Variable(3)])
+        path = checkpoint.save(tmp_path / "m")
+        checkpoint.v.assign([0.0, 0.0])
+        checkpoint.restore(path).assert_consumed()
+        assert checkpoint.v.numpy().tolist() == [1.0, 2.0]
+        manager = tf.train.CheckpointManager(checkpoint, tmp_path / "c", 1)
+        assert [os.path.basename(manager.save()) for _ in range(2)] == ["ckpt-2", "ckpt-3"]
+        assert manager.restore_or_initialize() == manager.latest_checkpoint
+    finally:
+        tf.disable_eager_execution()
+
+
 def test_a_damaged_object_graph_is_refused() -> None:
     for data in (b"\xff", b"", b"\n\x04\n\x02\x08\x05"):  # no message, no node, a child with the number 5
         with pytest.raises(DataLossError, match="object graph of a checkpoint"):

@@ -1,10 +1,11 @@
-"""Tensors that stay in a session. TensorFlow 2.21 gives the same values and the same form of a handle."""
+"""Tensors that stay in a session. The values and the form of handles are TensorFlow's."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import headrace as hr
 import headrace.v1 as tf
 
 
@@ -40,3 +41,11 @@ def test_tensors_of_dropped_handles_are_deleted() -> None:
         holder, kept = tf.get_session_tensor("", tf.string)
         with pytest.raises(tf.errors.InvalidArgumentError, match="is not in the session store"):
             session.run(kept, {holder: text})
+
+
+def test_a_handle_is_fetched_with_watched_values() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        last = tf.while_loop(lambda i: i < 3, lambda i: tf.add(i, 1, name="next"), [tf.constant(0)])
+        handle, watched = session.run(tf.get_session_handle(last), watch=hr.watch("while/next"))
+        assert [int(r.value) for r in watched["while/next"]] == [1, 2, 3]
+        assert handle.eval() == 3

@@ -378,7 +378,10 @@ class Optimizer(Functional):
         return sorted(self._slots)
 
     def counter_variables(self) -> dict[str, Any]:
-        """Returns the variables of the current graph that belong to no single variable, by name ("beta1_power")."""
+        """Returns the variables that belong to no single variable, by name ("beta1_power").
+
+        In a graph these are the variables of the current graph.
+        """
         b = scopes.builder()
         graph = root_of(b.graph) if isinstance(b, Builder) else None
         return {key: v for (key, _), (of, v) in self._counters.items() if of is graph}

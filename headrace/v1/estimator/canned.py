@@ -14,7 +14,6 @@ from headrace.v1.array_ops import expand_dims, shape, tile
 from headrace.v1.estimator import heads
 from headrace.v1.estimator.estimator import Estimator
 from headrace.v1.estimator.modes import ModeKeys
-from headrace.v1.estimator.spec import EstimatorSpec
 from headrace.v1.global_step import get_global_step
 from headrace.v1.graph import GraphKeys, get_collection
 from headrace.v1.grouping import group
@@ -125,7 +124,7 @@ class _Canned(Estimator):
     def __init__(
         self, head: heads.Head, parts: Sequence[_Part], model_dir: Any, config: Any, warm_start_from: Any = None
     ) -> None:
-        def model_fn(features: Any, labels: Any, mode: str) -> EstimatorSpec:
+        def model_fn(features: Any, labels: Any, mode: str) -> Any:
             if not isinstance(features, dict):
                 raise ValueError(f"features should be a dictionary of `Tensor`s. Given type: {type(features)}")
             found = [part.logits(features, mode) for part in parts]

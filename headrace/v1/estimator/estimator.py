@@ -325,7 +325,9 @@ class Estimator:
         checkpoint_path: str | None = None,
         yield_single_examples: bool = True,
     ) -> Iterator[Any]:
-        """Yields the predictions of the model. The graph is built when the first one is requested.
+        """Yields the predictions of the model.
+
+        The graph is built when the first one is requested.
 
         Args:
           input_fn: see `train`. Labels are ignored.
@@ -421,7 +423,7 @@ def _checked_listeners(listeners: Any) -> list[Any]:
 
 
 def _metrics_of(spec: EstimatorSpec) -> tuple[dict[str, Any], list[Any]]:
-    """Returns the values of the metrics by name, in the order of the names, and their updates.
+    """Returns the values of the metrics, sorted by name, and their updates.
 
     Raises:
       ValueError: a metric has a name that is reserved.

@@ -1,4 +1,4 @@
-"""One evaluation of a checkpoint: updates of metrics until the input ends, and their values at the end."""
+"""One evaluation of a checkpoint: updates of metrics, and their values at the end."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class ServingInputReceiver(_Receiver):
 
 
 class TensorServingInputReceiver(_Receiver):
-    """Receiver whose features are one tensor, which the `model_fn` receives itself and not in a dict.
+    """Receiver whose features are one tensor, without a dict.
 
     Args:
       features: a tensor.

@@ -25,7 +25,7 @@ class _Batches:
         self.length = len(arrays[0])
 
     def __call__(self) -> Iterator[list[Any]]:
-        """Yields the rows of each batch. The last one of a finite number of epochs may be smaller."""
+        """Yields the rows of each batch, of which the last one may be smaller."""
         left = np.zeros(0, np.int64)
         for order in self._orders():
             left = np.concatenate([left, order])

@@ -288,7 +288,7 @@ class Status:
         return self
 
     def assert_nontrivial_match(self) -> Status:
-        """Checks that an object other than the root and its counter has a value in the checkpoint.
+        """Checks that an object other than the root has a value in the checkpoint.
 
         Raises:
           AssertionError: none has.

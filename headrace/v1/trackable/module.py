@@ -106,7 +106,7 @@ class Module:
 
 
 def _flat(module: Module, seen: set[int]) -> Iterator[Any]:
-    """Yields variables and modules of attributes in the order of the names, then those of the modules."""
+    """Yields variables and modules of attributes by name, then those of the modules."""
     seen.add(id(module))
     inner: list[Module] = []
     for _, value in sorted(vars(module).items()):

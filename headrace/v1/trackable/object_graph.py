@@ -225,7 +225,7 @@ def read_graph(data: Any) -> Any:
 
 
 def matched(root: Any, graph: Any) -> Matched:
-    """Returns the objects below a root that have nodes in the graph of a checkpoint, by local names.
+    """Returns the objects below a root that have nodes in a checkpoint.
 
     Args:
       root: the root.
