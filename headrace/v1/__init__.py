@@ -640,7 +640,10 @@ disable_v2_tensorshape = disable_tensor_equality = disable_v2_behavior
 # Imported on first use: modules that few programs use, and the messages of the wire format, which take long to load.
 _LATER = {
     "app": "headrace.v1.app",
+    "OptionalSpec": "headrace.api.data.optional:OptionalSpec",
     "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor",
+    "RaggedTensorSpec": "headrace.v1.ragged.spec:RaggedTensorSpec",
+    "TensorArraySpec": "headrace.api.data.structure:TensorArraySpec",
     "data": "headrace.v1.data",
     "distributions": "headrace.v1.distributions",
     "feature_column": "headrace.v1.feature_column",
@@ -701,6 +704,7 @@ if TYPE_CHECKING:
         version,
     )
     from headrace.v1.ragged.ragged_tensor import RaggedTensor
+    from headrace.v1.ragged.spec import RaggedTensorSpec
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
 # fmt: off
@@ -749,11 +753,13 @@ __all__ = [
     "OpError",
     "Operation",
     "OptimizerOptions",
+    "OptionalSpec",
     "PaddingFIFOQueue",
     "Print",
     "PriorityQueue",
     "QueueBase",
     "RaggedTensor",
+    "RaggedTensorSpec",
     "RandomShuffleQueue",
     "ReaderBase",
     "RegisterGradient",
@@ -771,6 +777,7 @@ __all__ = [
     "TFRecordReader",
     "Tensor",
     "TensorArray",
+    "TensorArraySpec",
     "TensorShape",
     "TensorSpec",
     "TextLineReader",

@@ -320,9 +320,7 @@ class Dataset:
         if element_spec is None:
             raise ValueError("`load` needs `element_spec`, that of the dataset that was saved")
         b = scopes.builder(path)
-        read = functions.traced(
-            b, reader_func or _in_turn, DatasetSpec(DatasetSpec(element_spec)), "load", cls._door()
-        )
+        read = functions.traced(b, reader_func or _in_turn, DatasetSpec(DatasetSpec(element_spec)), "load", cls._door())
         b = functions.with_controls(b, read)
         inputs = [b.tensor(path, dtypes.string), read.captured]
         attrs = {"reader_func": read.attr, "compression": compression or ""}

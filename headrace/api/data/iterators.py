@@ -133,6 +133,14 @@ class Iterator:
         return f"<{type(self).__name__} of {self.element_spec}>"
 
 
+def in_graph(dataset: Any) -> Iterator:
+    """Returns an iterator over a dataset for one run of the present graph."""
+    b = scopes.builder(dataset.variant_tensor)
+    handle = b.make("AnonymousIteratorV3", (), structure.attributes(dataset.element_spec))
+    begun = b.make("MakeIterator", [b.tensor(dataset.variant_tensor), handle], {})
+    return Iterator(b.after(begun).Identity(handle), None, dataset.element_spec, dataset._door())
+
+
 class OwnedIterator:
     """Iterator of Python over a dataset, in one pass.
 

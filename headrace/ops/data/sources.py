@@ -209,7 +209,10 @@ _CSV = (
     "filenames: string, compression_type: string, buffer_size: int64, header: bool, field_delim: string, "
     "use_quote_delim: bool, na_value: string, select_cols: int64, record_defaults: output_types"
 )
-_CSV_TYPES = {**ELEMENTS, "output_types": list_attr("type", minimum=1, allowed={float32, float64, int32, int64, string})}
+_CSV_TYPES = {
+    **ELEMENTS,
+    "output_types": list_attr("type", minimum=1, allowed={float32, float64, int32, int64, string}),
+}
 for _type in ("CSVDataset", "ExperimentalCSVDataset"):
     dataset_op(_type, _CSV, _CSV_TYPES, _csv, "A dataset of the columns of comma-separated records.")
 dataset_op(

@@ -317,9 +317,7 @@ _dataset(
     "RebatchDatasetV2",
     f"{_INPUT}, batch_sizes: int64, drop_remainder: bool",
     {},
-    lambda ctx, attrs, input, sizes, drop: Rebatch(
-        input, np.ravel(sizes).tolist(), bool(drop), attrs["output_types"]
-    ),
+    lambda ctx, attrs, input, sizes, drop: Rebatch(input, np.ravel(sizes).tolist(), bool(drop), attrs["output_types"]),
     "The rows of batches, in batches of other sizes, in turn.",
 )
 
@@ -360,7 +358,6 @@ _dataset(
     _groups,
     "The elements of the datasets that `reduce_func` makes of groups with equal keys.",
 )
-
 
 
 def _reducers(ctx: KernelContext, attrs: Attrs, input: Dataset, *rest: Any) -> Dataset:

@@ -16,6 +16,7 @@ from headrace.opkit.csv import Columns
 from headrace.ops.strings.elements import texts
 from headrace.shapes import Shape, show, with_rank_at_most
 
+
 def _csv_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     types = attrs["OUT_TYPE"]
     delimiter, missing = (attrs[name].encode("utf-8", "surrogateescape") for name in ("field_delim", "na_value"))

@@ -19,8 +19,8 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
 from headrace.opkit.arrays import axis_in
 from headrace.opkit.batch_rules import of_whole_shape, shifting_axes
-from headrace.opkit.shape_rules import same_as
 from headrace.opkit.csv import number
+from headrace.opkit.shape_rules import same_as
 from headrace.ops.strings.elements import Budget, each
 from headrace.shapes import Shape
 

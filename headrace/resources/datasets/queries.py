@@ -91,7 +91,8 @@ class _QueryIterator(Iterator):
             name = "file:" + os.path.abspath(self._path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
             made = sqlite3.connect(f"{name}?mode=ro", uri=True, check_same_thread=False)
             made.text_factory = bytes
-            made.set_progress_handler(lambda run=self.run: _is_cancelled(run), thresholds.SQL_STEPS)
+            run = self.run
+            made.set_progress_handler(lambda: _is_cancelled(run), thresholds.SQL_STEPS)
             self._cursor = made.execute(self._query)
         return self._cursor
 

@@ -90,7 +90,9 @@ class Writer:
         """
         number = 0 if self._shard is None else int64_scalar(self._shard(element, run), "shard_func")
         if not 0 <= number < _MOST_SHARDS:
-            raise InvalidArgumentError(f"`shard_func` returned {number}; shards have the numbers 0 to {_MOST_SHARDS - 1}")
+            raise InvalidArgumentError(
+                f"`shard_func` returned {number}; shards have the numbers 0 to {_MOST_SHARDS - 1}"
+            )
         if number not in self._files:
             name = os.path.join(self._folder, _shard_name(number))
             self._files[number] = records.Writer(name, compression=self._compression)

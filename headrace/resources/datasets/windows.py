@@ -13,6 +13,7 @@ from headrace.resources.datasets.grouping import int64_scalar
 from headrace.resources.datasets.mapping import made_dataset
 from headrace.resources.datasets.state import Saved, State
 
+
 class Window(Dataset):
     """Dataset of windows of another one, each a dataset for each component.
 

@@ -77,7 +77,6 @@ class Dataset(data.Dataset):
         attrs = {"dataset_factory": _factory(self.variant_tensor), **structure.attributes(self.element_spec)}
         return Iterator._of(b.make("OneShotIterator", (), attrs), None, self.element_spec, Dataset)
 
-
     @classmethod
     def from_sparse_tensor_slices(cls, sparse_tensor: Any) -> Any:
         """Returns a dataset of the indices, values and shapes of the rows of a sparse tensor.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import dtypes, nest, shapes
-from headrace.api import data
 from headrace.api.data import structure
 from headrace.api.data.structure import VariantSpec
 from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec

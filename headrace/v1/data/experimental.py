@@ -35,7 +35,6 @@ from headrace.v1.data.examples import parse_example_dataset as parse_example_dat
 from headrace.v1.data.tables import DatasetInitializer as DatasetInitializer
 from headrace.v1.data.tables import index_table_from_dataset as index_table_from_dataset
 from headrace.v1.data.tables import table_from_dataset as table_from_dataset
-
 from headrace.v1.graph import executing_eagerly, in_default_graph
 
 Apply = Callable[[Any], Any]
@@ -221,9 +220,7 @@ def pad_to_cardinality(cardinality: Any, mask_key: str = "valid") -> Apply:
     return apply
 
 
-def dense_to_ragged_batch(
-    batch_size: Any, drop_remainder: bool = False, row_splits_dtype: Any = dtypes.int64
-) -> Apply:
+def dense_to_ragged_batch(batch_size: Any, drop_remainder: bool = False, row_splits_dtype: Any = dtypes.int64) -> Apply:
     """Returns the function that applies `Dataset.ragged_batch`.
 
     Source: TensorFlow's `tf.data.experimental.dense_to_ragged_batch`.
