@@ -437,7 +437,10 @@ class Dataset:
         if weights is None:
             weights = [1.0 / len(datasets)] * len(datasets)
         pairs = cls._door().random(seed).batch(2)
-        draw = lambda logits, pair: random.stateless_categorical(logits, 1, pair)[0, 0]
+
+        def draw(logits: Any, pair: Any) -> Any:
+            return random.stateless_categorical(logits, 1, pair)[0, 0]
+
         if is_dataset(weights):
             both = cls._door().zip((weights.map(_logits), pairs))
             return cls.choose_from_datasets(datasets, both.map(draw), stop_on_empty_dataset)

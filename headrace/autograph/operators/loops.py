@@ -201,7 +201,7 @@ def _for_elements(
         return scopes.builder(more).LogicalAnd(more, values.truth(go)) if values.is_symbolic(go) else more
 
     def variant() -> Any:
-        return elements.get_next_as_optional().variant_tensor
+        return elements.get_next_as_optional().variant
 
     def step() -> None:
         body(following[0].get_value())
@@ -216,7 +216,7 @@ def _for_elements(
     test.__wrapped__ = body  # type: ignore[attr-defined]
     wider = State(
         ("element_", *state.names),
-        lambda: (following[0].variant_tensor, *state.load()),
+        lambda: (following[0].variant, *state.load()),
         set_,
         state.root_getters,
         state.blocks,

@@ -68,6 +68,11 @@ class _QueryIterator(Iterator):
         self._cursor: sqlite3.Cursor | None = None
         self._at = 0
 
+    def __del__(self) -> None:
+        cursor = getattr(self, "_cursor", None)
+        if cursor is not None:
+            cursor.connection.close()
+
     def next(self) -> Element | None:
         try:
             row = self._opened().fetchone()
@@ -93,7 +98,11 @@ class _QueryIterator(Iterator):
             made.text_factory = bytes
             run = self.run
             made.set_progress_handler(lambda: _is_cancelled(run), thresholds.SQL_STEPS)
-            self._cursor = made.execute(self._query)
+            try:
+                self._cursor = made.execute(self._query)
+            except BaseException:
+                made.close()
+                raise
         return self._cursor
 
     def save(self) -> State:

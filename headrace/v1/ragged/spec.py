@@ -77,8 +77,8 @@ class RaggedTensorSpec(VariantSpec):
 
     def __repr__(self) -> str:
         return (
-            f"RaggedTensorSpec({TensorShape(self.shape)!r}, {self.dtype.name}, {self.ragged_rank}, "
-            f"{self.row_splits_dtype.name})"
+            f"RaggedTensorSpec(TensorShape({None if self.shape is None else list(self.shape)}), {self.dtype.name}, "
+            f"{self.ragged_rank}, {self.row_splits_dtype.name})"
         )
 
     def __eq__(self, other: object) -> bool:
