@@ -21,7 +21,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 #: Lines of code by package; "" is the modules of headrace/ itself, and `v1/contrib` is apart from `v1`.
 BUDGETS: Final = {
     "": 6520,
-    "api": 16400,
+    "api": 17000,
     "autograph": 4500,
     "compile": 2600,
     "dist": 6800,
@@ -36,18 +36,18 @@ BUDGETS: Final = {
     "lower": 1200,
     "metadata": 640,
     "observe": 3960,
-    "opkit": 2990,
+    "opkit": 3150,
     "ops": 36000,
     "optimize": 5400,
     "partition": 1000,
     "pb": 200,
     "place": 1500,
     "recover": 1600,
-    "resources": 6400,
+    "resources": 6800,
     "schedule": 2060,
     "targets": 14050,
     "train": 6600,
-    "v1": 12600,  # of these 2,200 are distributions, feature columns and ragged tensors
+    "v1": 13300,  # of these 2,200 are distributions, feature columns and ragged tensors
     "v1/contrib": 5100,
     "view": 400,
     "vmap": 2000,
