@@ -642,7 +642,7 @@ _LATER = {
     "app": "headrace.v1.app",
     "OptionalSpec": "headrace.api.data.optional:OptionalSpec",
     "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor",
-    "RaggedTensorSpec": "headrace.v1.ragged.spec:RaggedTensorSpec",
+    "RaggedTensorSpec": "headrace.v1.ragged.ragged_tensor:RaggedTensorSpec",
     "TensorArraySpec": "headrace.api.data.structure:TensorArraySpec",
     "data": "headrace.v1.data",
     "distributions": "headrace.v1.distributions",
@@ -703,8 +703,7 @@ if TYPE_CHECKING:
         sysconfig,
         version,
     )
-    from headrace.v1.ragged.ragged_tensor import RaggedTensor
-    from headrace.v1.ragged.spec import RaggedTensorSpec
+    from headrace.v1.ragged.ragged_tensor import RaggedTensor, RaggedTensorSpec
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
 
 # fmt: off

@@ -1083,7 +1083,7 @@ class Dataset:
         b = functions.with_controls(b, traced)
         attrs = {"f": traced.attr, **structure.attributes(state)}
         made = b.make("ReduceDataset", [b.tensor(self.variant_tensor), parts, traced.captured], attrs)
-        return iterators.as_element(made, state, self._door())
+        return structure.as_element(made, state, self._door())
 
     @tracebacks.entry
     def group_by_window(
@@ -1256,7 +1256,7 @@ class Dataset:
         b = scopes.builder(self.variant_tensor)
         attrs = structure.attributes(self.element_spec)
         made = b.make("DatasetToSingleElement", [b.tensor(self.variant_tensor)], attrs)
-        return iterators.as_element(made, self.element_spec, self._door())
+        return structure.as_element(made, self.element_spec, self._door())
 
 
 def _in_turn(shards: Any) -> Any:

@@ -61,7 +61,7 @@ class Optional:
     Args:
       variant: the variant that represents it.
       element_spec: the description of its element.
-      door: the class of datasets that are parts of the element; None: `headrace.data.Dataset`.
+      door: the class of datasets that are parts of the element; None: it has none.
 
     Attributes:
       variant: the variant that represents it.
@@ -99,7 +99,8 @@ class Optional:
         b = scopes.builder(*leaves)
         parts, specs = zip(*[structure.component(leaf, b) for leaf in leaves], strict=True)
         made = b.make("OptionalFromValue", (list(parts),), {})
-        return Optional(made, structure.pack(value, specs))
+        doors = [leaf._door() for leaf in leaves if structure.is_dataset(leaf)]
+        return Optional(made, structure.pack(value, specs), doors[0] if doors else None)
 
     @staticmethod
     @tracebacks.entry
@@ -124,13 +125,10 @@ class Optional:
         Raises (when it runs):
           InvalidArgumentError: there is none.
         """
-        from headrace.api.data.dataset import Dataset  # which imports the iterators, and they this module
-        from headrace.api.data.iterators import as_element
-
         b = scopes.builder(self.variant)
         attrs = structure.attributes(self.element_spec)
         made = b.make("OptionalGetValue", [b.tensor(self.variant)], attrs, name)
-        return as_element(made, self.element_spec, self._door or Dataset._door())
+        return structure.as_element(made, self.element_spec, self._door)
 
     def of(self, variant: Any) -> Optional:
         """Returns the optional of another variant, with the same description."""
