@@ -136,7 +136,11 @@ class CommaSeparated:
         self._rest = b""  # behind a lone CR
         self._number = 0
         if header:
-            self.next()
+            try:
+                self.next()
+            except BaseException:
+                self.close()
+                raise
 
     def next(self) -> Piece | None:
         text, self._rest = self._rest or self._line(), b""

@@ -648,14 +648,14 @@ disable_tensor_equality = disable_v2_tensorshape
 # Imported on first use: modules that few programs use, and the messages of the wire format, which take long to load.
 _LATER = {
     "app": "headrace.v1.app",
+    "OptionalSpec": "headrace.api.data.optional:OptionalSpec",
     "RaggedTensor": "headrace.v1.ragged.ragged_tensor:RaggedTensor",
     "IndexedSlicesSpec": "headrace.v1.type_specs:IndexedSlicesSpec",
     "NoneTensorSpec": "headrace.v1.type_specs:NoneTensorSpec",
-    "OptionalSpec": "headrace.api.data.optional:OptionalSpec",
     "TensorArraySpec": "headrace.api.data.structure:TensorArraySpec",
     "TypeSpec": "headrace.v1.type_specs:TypeSpec",
     "type_spec_from_value": "headrace.v1.type_specs:type_spec_from_value",
-    "RaggedTensorSpec": "headrace.v1.ragged.spec:RaggedTensorSpec",
+    "RaggedTensorSpec": "headrace.v1.ragged.ragged_tensor:RaggedTensorSpec",
     "data": "headrace.v1.data",
     "distributions": "headrace.v1.distributions",
     "experimental": "headrace.v1.experimental",
@@ -734,9 +734,8 @@ if TYPE_CHECKING:
         sysconfig,
         version,
     )
-    from headrace.v1.ragged.ragged_tensor import RaggedTensor
-    from headrace.v1.ragged.spec import RaggedTensorSpec
     from headrace.v1.session_handles import delete_session_tensor, get_session_handle, get_session_tensor
+    from headrace.v1.ragged.ragged_tensor import RaggedTensor, RaggedTensorSpec
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
     from headrace.v1.type_specs import IndexedSlicesSpec, NoneTensorSpec, TypeSpec, type_spec_from_value
 

@@ -17,8 +17,7 @@ from headrace.api.tensor_spec import TensorSpec
 from headrace.api.variable import Variable
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.tensor_type import Tensor
-from headrace.v1.ragged.ragged_tensor import RaggedTensor
-from headrace.v1.ragged.spec import RaggedTensorSpec
+from headrace.v1.ragged.ragged_tensor import RaggedTensor, RaggedTensorSpec
 from headrace.v1.tensor_shape import TensorShape
 
 

@@ -15,13 +15,14 @@ from headrace import dtypes
 from headrace.errors import CancelledError, DataLossError, InvalidArgumentError, OutOfRangeError, UnimplementedError
 from headrace.resources.datasets import state
 from headrace.resources.datasets.base import INFINITE, UNKNOWN, Dataset, Pass
-from headrace.resources.datasets.batching import Batch, PaddedBatch, Unbatch
+from headrace.resources.datasets.batching import Batch, PaddedBatch, Rebatch, Unbatch
 from headrace.resources.datasets.combining import Concatenate, Directed, Repeat, Zip
 from headrace.resources.datasets.elements import Elements, Range, Slices
+from headrace.resources.datasets.grouping import GroupByReducer
 from headrace.resources.datasets.iterators import DatasetIterator
 from headrace.resources.datasets.keeping import Cache, Memory, Prefetch
 from headrace.resources.datasets.mapping import FlatMap, Generated, Map, Scan
-from headrace.resources.datasets.selecting import Filter, IgnoreErrors, Shard, Skip, Take, Unique
+from headrace.resources.datasets.selecting import AssertCardinality, Filter, IgnoreErrors, Shard, Skip, Take, Unique
 from headrace.resources.datasets.shuffling import RandomNumbers, Seeds, Shuffle, Words
 from headrace.resources.datasets.windows import GroupByWindow, Window
 from headrace.resources.philox import Stream
@@ -79,6 +80,15 @@ CASES: dict[str, Callable[[], Dataset]] = {
     "random": lambda: Take(RandomNumbers(Seeds(1, 2, False)), 9),
     "prefetch": lambda: Prefetch(Range(0, 9, 1), 3),
     "cache": lambda: Repeat(Cache(Range(0, 5, 1), Memory()), 2),
+    "rebatch": lambda: Rebatch(Batch(Range(0, 13, 1), 4, False, INT), [2, 3], False, INT),
+    "assert_cardinality": lambda: AssertCardinality(Range(0, 5, 1), 5),
+    "reducer": lambda: GroupByReducer(
+        Range(0, 12, 1),
+        _call(lambda x: (x % 4,)),
+        _call(lambda key: (key,)),
+        _call(lambda total, x: (total + x,)),
+        _call(lambda total: (total,)),
+    ),
 }
 
 

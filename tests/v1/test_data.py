@@ -229,3 +229,103 @@ def test_functions_that_run_first_do_not_let_the_step_be_compiled_again() -> Non
         assert _rest(sess, x) == [2, 4, 6]
         made = sess.statistics().made
     assert made == 1
+
+
+def test_tables_are_filled_by_datasets() -> None:
+    words = Dataset.from_tensor_slices(["a", "b", "c"])
+    e = tf.data.experimental
+    index = e.index_table_from_dataset(words, vocab_size=2)
+    buckets = e.index_table_from_dataset(words, num_oov_buckets=1)
+    pairs = e.table_from_dataset(Dataset.from_tensor_slices((["x", "y"], [1.5, 2.5])), default_value=-1.0)
+    keys = tf.constant(["b", "c", "z"])
+    with tf.Session() as sess:
+        sess.run(tf.tables_initializer())
+        assert sess.run(index.lookup(keys)).tolist() == [1, -1, -1]
+        assert sess.run(buckets.lookup(keys)).tolist() == [1, 2, 3]
+        assert sess.run(pairs.lookup(tf.constant(["y", "b"]))).tolist() == [2.5, -1.0]
+    few = e.index_table_from_dataset(words, vocab_size=9)
+    with (
+        tf.Session() as sess,
+        pytest.raises(tf.errors.FailedPreconditionError, match="9 elements but contained only 3"),
+    ):
+        sess.run(few.initializer)
+    for bad, text in (
+        ({"num_oov_buckets": -1}, "num_oov_buckets"),
+        ({"vocab_size": 0}, "vocab_size"),
+        ({"hasher_spec": ("stronghash", [1, 2])}, "FastHashSpec"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            e.index_table_from_dataset(words, **bad)
+    with pytest.raises(ValueError, match="pairs of a key and a value"):
+        e.table_from_dataset(words)
+
+
+def test_a_record_file_is_written(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.tfrecord")
+    writer = tf.data.experimental.TFRecordWriter(path, "GZIP")
+    made = writer.write(Dataset.from_tensor_slices(["one", "two"]))
+    x = tf.data.make_one_shot_iterator(tf.data.TFRecordDataset(path, "GZIP", name="records")).get_next()
+    with tf.Session() as sess:
+        sess.run(made)
+        assert _rest(sess, x) == [b"one", b"two"]
+    with pytest.raises(TypeError, match="scalar strings"):
+        writer.write(Dataset.range(3))
+
+
+def test_an_optional_of_an_iterator_of_a_graph() -> None:
+    iterator = tf.data.make_one_shot_iterator(Dataset.range(1))
+    following = tf.data.experimental.get_next_as_optional(iterator)
+    value = tf.cond(following.has_value(), following.get_value, lambda: tf.constant(-1, tf.int64))
+    with tf.Session() as sess:
+        assert [sess.run(value), sess.run(value)] == [0, -1]
+
+
+def test_an_iterator_of_a_handle_is_given_by_types_shapes_and_classes() -> None:
+    made = Dataset.range(3).make_initializable_iterator()
+    other = tf.data.Iterator(made._resource, made.initializer, tf.int64, tf.TensorShape([]), tf.Tensor)
+    x = other.get_next()
+    with tf.Session() as sess:
+        sess.run(other.initializer)
+        assert _rest(sess, x) == [0, 1, 2]
+    with pytest.raises(ValueError, match="must be specified"):
+        tf.data.Iterator(made._resource, None, None, None, None)
+
+
+def test_descriptions_of_all_leaves_go_to_types_and_back() -> None:
+    e = tf.data.experimental
+    spec = {
+        "dense": e.TensorStructure(tf.int32, [2]),
+        "sparse": e.SparseTensorStructure(tf.int32, [2]),
+        "ragged": e.RaggedTensorStructure(tf.int32, [2, None], 1),
+        "array": e.TensorArrayStructure(tf.int32, [2], False, True),
+        "optional": e.OptionalStructure(tf.TensorSpec([])),
+        "data": e.DatasetStructure(tf.TensorSpec([])),
+    }
+    iterator = tf.data.Iterator.from_spec(spec)
+    found = iterator.output_types, iterator.output_shapes, iterator.output_classes
+    assert found[0]["ragged"] is tf.int32
+    assert found[1]["ragged"].as_list() == [2, None]
+    assert tf.data.Iterator.from_structure(*found[:2], output_classes=found[2]).element_spec == spec
+    assert repr(spec["ragged"]) == "RaggedTensorSpec(TensorShape([2, None]), int32, 1, int64)"
+
+
+def test_columns_of_files_must_fit(tmp_path: Path) -> None:
+    make = tf.data.experimental.make_csv_dataset
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    first.write_text("a,b\n1,x\n")
+    second.write_text("a,c\n1,x\n")
+    for files, more, text in (
+        ([second, first], {}, "same column names"),
+        ([first], {"label_name": "z"}, "label_name"),
+        ([first], {"select_columns": ["z"]}, "Column z"),
+        ([first], {"select_columns": [0, "a"]}, "duplicate columns"),
+        ([first], {"select_columns": [5]}, "Column index 5"),
+        ([first], {"column_names": ["q", "q"]}, "duplicate column names"),
+        ([first], {"header": False}, "column_names"),
+        ([first], {"select_columns": [0], "column_defaults": [1, 2]}, "same length"),
+        ([first], {"compression_type": "ZLIB"}, "probing"),
+        ([first], {"column_names": ["a", "b", "c"]}, "Expected: 3"),
+        ([tmp_path / "none*"], {}, "No files match"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            make([str(f) for f in files], 1, **more)

@@ -437,7 +437,10 @@ class Dataset:
         if weights is None:
             weights = [1.0 / len(datasets)] * len(datasets)
         pairs = cls._door().random(seed).batch(2)
-        draw = lambda logits, pair: random.stateless_categorical(logits, 1, pair)[0, 0]
+
+        def draw(logits: Any, pair: Any) -> Any:
+            return random.stateless_categorical(logits, 1, pair)[0, 0]
+
         if is_dataset(weights):
             both = cls._door().zip((weights.map(_logits), pairs))
             return cls.choose_from_datasets(datasets, both.map(draw), stop_on_empty_dataset)
@@ -1080,7 +1083,7 @@ class Dataset:
         b = functions.with_controls(b, traced)
         attrs = {"f": traced.attr, **structure.attributes(state)}
         made = b.make("ReduceDataset", [b.tensor(self.variant_tensor), parts, traced.captured], attrs)
-        return iterators.as_element(made, state, self._door())
+        return structure.as_element(made, state, self._door())
 
     @tracebacks.entry
     def group_by_window(
@@ -1253,7 +1256,7 @@ class Dataset:
         b = scopes.builder(self.variant_tensor)
         attrs = structure.attributes(self.element_spec)
         made = b.make("DatasetToSingleElement", [b.tensor(self.variant_tensor)], attrs)
-        return iterators.as_element(made, self.element_spec, self._door())
+        return structure.as_element(made, self.element_spec, self._door())
 
 
 def _in_turn(shards: Any) -> Any:

@@ -17,13 +17,6 @@ from headrace.ir.builder import Builder
 from headrace.records import record
 
 
-def as_element(made: Any, spec: Any, dataset: Callable[[Any, Any], Any]) -> Any:
-    """Returns the element of the outputs of an op."""
-    parts = list(made) if isinstance(made, (tuple, list)) else [made]
-    leaves = structure.flatten(spec)
-    return structure.pack(spec, [structure.leaf_of(t, s, dataset) for t, s in zip(parts, leaves, strict=True)])
-
-
 def unordered(b: Any) -> Any:
     """Returns a builder of initializers, which do not follow the order of stateful ops."""
     return dataclasses.replace(b, is_ordered=False) if isinstance(b, Builder) else b
@@ -118,7 +111,7 @@ class Iterator:
         b = scopes.builder(self._resource)
         attrs = structure.attributes(self.element_spec)
         made = b.make("IteratorGetNext", [self._resource], attrs, name)
-        return as_element(made, self.element_spec, self._door)
+        return structure.as_element(made, self.element_spec, self._door)
 
     def get_next_as_optional(self, name: str | None = None) -> optional.Optional:
         """Returns the next element; an optional without an element at the end."""
@@ -131,6 +124,14 @@ class Iterator:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.element_spec}>"
+
+
+def in_graph(dataset: Any) -> Iterator:
+    """Returns an iterator over a dataset for one run of the present graph."""
+    b = scopes.builder(dataset.variant_tensor)
+    handle = b.make("AnonymousIteratorV3", (), structure.attributes(dataset.element_spec))
+    begun = b.make("MakeIterator", [b.tensor(dataset.variant_tensor), handle], {})
+    return Iterator(b.after(begun).Identity(handle), None, dataset.element_spec, dataset._door())
 
 
 class OwnedIterator:
@@ -203,7 +204,7 @@ class OwnedIterator:
         b = scopes.builder()
         handle = b.tensor(self._handle)
         made = b.make("IteratorGetNext", [handle], structure.attributes(self.element_spec))
-        return as_element(made, self.element_spec, self._door)
+        return structure.as_element(made, self.element_spec, self._door)
 
     def save(self) -> bytes:
         """Returns the position, to pass to `restore` of an iterator of an equal dataset.

@@ -59,11 +59,12 @@ class Optional:
     """Element that may be absent.
 
     Args:
-      variant_tensor: the variant that represents it.
+      variant: the variant that represents it.
       element_spec: the description of its element.
-      door: the class of datasets that are parts of the element; None: `headrace.data.Dataset`.
+      door: the class of datasets that are parts of the element; None: it has none.
 
     Attributes:
+      variant: the variant that represents it.
       element_spec: the description of its element.
 
     Source: TensorFlow's `tf.experimental.Optional`.
@@ -76,8 +77,8 @@ class Optional:
       (True, 0, False)
     """
 
-    def __init__(self, variant_tensor: Any, element_spec: Any, door: Any = None) -> None:
-        self._variant_tensor = variant_tensor
+    def __init__(self, variant: Any, element_spec: Any, door: Any = None) -> None:
+        self.variant = variant
         self.element_spec = element_spec
         self._door = door
 
@@ -98,7 +99,8 @@ class Optional:
         b = scopes.builder(*leaves)
         parts, specs = zip(*[structure.component(leaf, b) for leaf in leaves], strict=True)
         made = b.make("OptionalFromValue", (list(parts),), {})
-        return Optional(made, structure.pack(value, specs))
+        doors = [leaf._door() for leaf in leaves if structure.is_dataset(leaf)]
+        return Optional(made, structure.pack(value, specs), doors[0] if doors else None)
 
     @staticmethod
     @tracebacks.entry
@@ -113,8 +115,8 @@ class Optional:
     @tracebacks.entry
     def has_value(self, name: str | None = None) -> Any:
         """Returns whether there is an element, a bool scalar."""
-        b = scopes.builder(self._variant_tensor)
-        return b.make("OptionalHasValue", [b.tensor(self._variant_tensor)], {}, name)
+        b = scopes.builder(self.variant)
+        return b.make("OptionalHasValue", [b.tensor(self.variant)], {}, name)
 
     @tracebacks.entry
     def get_value(self, name: str | None = None) -> Any:
@@ -123,19 +125,20 @@ class Optional:
         Raises (when it runs):
           InvalidArgumentError: there is none.
         """
-        from headrace.api.data.dataset import Dataset  # which imports the iterators, and they this module
-        from headrace.api.data.iterators import as_element
-
-        b = scopes.builder(self._variant_tensor)
+        b = scopes.builder(self.variant)
         attrs = structure.attributes(self.element_spec)
-        made = b.make("OptionalGetValue", [b.tensor(self._variant_tensor)], attrs, name)
-        return as_element(made, self.element_spec, self._door or Dataset._door())
+        made = b.make("OptionalGetValue", [b.tensor(self.variant)], attrs, name)
+        return structure.as_element(made, self.element_spec, self._door)
+
+    def of(self, variant: Any) -> Optional:
+        """Returns the optional of another variant, with the same description."""
+        return Optional(variant, self.element_spec, self._door)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.element_spec}>"
 
     def _component(self, b: Any) -> tuple[Any, OptionalSpec]:
-        return b.tensor(self._variant_tensor), OptionalSpec(self.element_spec)
+        return b.tensor(self.variant), OptionalSpec(self.element_spec)
 
 
 def next_as_optional(iterator: Any, handle: Any, name: str | None = None) -> Optional:

@@ -195,7 +195,8 @@ class Options(_Fields):
 
     def to_bytes(self) -> bytes:
         """Returns the options as the message of TensorFlow's `OptionsDataset`."""
-        return _filled(self, options_message(b"")).SerializeToString()  # type: ignore[no-any-return]
+        out: bytes = _filled(self, options_message(b"")).SerializeToString()
+        return out
 
     @staticmethod
     def from_bytes(data: bytes) -> Options:
@@ -204,7 +205,8 @@ class Options(_Fields):
         Raises:
           DataLossError: the bytes are no such message.
         """
-        return _read(Options(), options_message(data))  # type: ignore[no-any-return]
+        out: Options = _read(Options(), options_message(data))
+        return out
 
 
 def of_variant(variant: Any) -> Options:

@@ -7,7 +7,7 @@ strings. Python lists are no structures but tensors, as in TensorFlow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from headrace import dtypes, nest, shapes
@@ -337,3 +337,10 @@ def joined(first: Any, second: Any) -> Any:
 
 def _joined(a: Any, b: Any) -> Any:
     return type(a)(shapes.join(a.shape, b.shape), a.dtype)
+
+
+def as_element(made: Any, spec: Any, dataset: Callable[[Any, Any], Any]) -> Any:
+    """Returns the element of the outputs of an op."""
+    parts = list(made) if isinstance(made, (tuple, list)) else [made]
+    leaves = flatten(spec)
+    return pack(spec, [leaf_of(t, s, dataset) for t, s in zip(parts, leaves, strict=True)])

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace import dtypes
 from headrace.api import scopes
+from headrace.api.data.structure import is_dataset
 from headrace.api.tensor_array import TensorArray
 from headrace.autograph.operators import values
 from headrace.autograph.operators.lists import TensorList
@@ -44,6 +45,17 @@ class Rows:
                 "'for' statement in a converted function"
             )
         return iter([self.at(i) for i in range(n)])
+
+
+def elements_of(x: Any) -> Any:
+    """Returns the iterator of a dataset, or of an iterator, that a graph iterates over; None if Python does."""
+    if scopes.is_outside():
+        return None
+    from headrace.api.data.iterators import OwnedIterator, in_graph  # which not every program needs
+
+    if isinstance(x, OwnedIterator):
+        return x
+    return in_graph(x) if is_dataset(x) else None
 
 
 def of(x: Any) -> Rows | None:

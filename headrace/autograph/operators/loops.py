@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from headrace import dtypes, nest, shapes, thresholds
 from headrace.api import scopes, tracing
+from headrace.api.cond import cond
 from headrace.api.while_loop import while_loop
 from headrace.autograph.operators import branches, iterables, journal, values
 from headrace.autograph.operators.branches import Failure, Getter, Setter, State, placeholder_value
@@ -101,11 +102,16 @@ def for_(
       extra_test: the test of the flags that end the loop early; None for none.
       names, get, set_, roots, globals_: see `if_`.
     """
+    blocks = (body,) if extra_test is None else (body, extra_test)
     rows = iterables.of(iterated)
     if rows is not None:
         branches.refuse_globals(globals_)
-        blocks = (body,) if extra_test is None else (body, extra_test)
         _for_rows(rows, 0, body, extra_test, State(names, get, set_, roots, blocks))
+        return
+    elements = iterables.elements_of(iterated)
+    if elements is not None:
+        branches.refuse_globals(globals_)
+        _for_elements(elements, body, extra_test, State(names, get, set_, roots, blocks))
         return
     if extra_test is None:
         for element in iterated:
@@ -174,6 +180,48 @@ def _for_rows(
     if known == 0:
         return
     Loop(wider, test, step, runs=known is not None and extra_test is None).build()
+
+
+def _for_elements(
+    elements: Any, body: Callable[[Any], None], extra_test: Callable[[], Any] | None, state: State
+) -> None:
+    """Makes a loop over the elements of an iterator of a dataset, which ends at an optional without a value."""
+    following: list[Any] = [elements.get_next_as_optional()]
+    like = following[0]
+
+    def set_(new: Sequence[Any]) -> None:
+        following[0] = like.of(new[0])
+        state.store(new[1:])
+
+    def test() -> Any:
+        more = following[0].has_value()
+        if extra_test is None:
+            return more
+        go = extra_test()
+        return scopes.builder(more).LogicalAnd(more, values.truth(go)) if values.is_symbolic(go) else more
+
+    def variant() -> Any:
+        return elements.get_next_as_optional().variant
+
+    def step() -> None:
+        body(following[0].get_value())
+        go = True if extra_test is None else extra_test()
+        if values.is_symbolic(go):  # a jump out of the loop takes no further element
+            made = cond(values.truth(go), variant, lambda: scopes.builder().make("OptionalNone", (), {}))
+        else:
+            made = variant()
+        following[0] = like.of(made)
+
+    step.__wrapped__ = body  # type: ignore[attr-defined]
+    test.__wrapped__ = body  # type: ignore[attr-defined]
+    wider = State(
+        ("element_", *state.names),
+        lambda: (following[0].variant, *state.load()),
+        set_,
+        state.root_getters,
+        state.blocks,
+    )
+    Loop(wider, test, step).build()
 
 
 # *** loops in a graph ***

@@ -24,7 +24,7 @@ from headrace.resources.datasets.mapping import made_dataset, reduced
 from headrace.resources.datasets.saved import Writer, packing, saved
 from headrace.resources.manager import Handle, handle_of, resource_of
 from headrace.resources.optional import Optional
-from headrace.resources.table import HashTable
+from headrace.resources.table import HashTable, Table
 from headrace.resources.values import shape_of, stack
 from headrace.shapes import Shape
 
@@ -446,7 +446,9 @@ op(
 
 def _fill_table(ctx: KernelContext, attrs: Attrs) -> Callable[..., None]:
     def kernel(handle: Any, dataset: Any) -> None:
-        table = resource_of(ctx.step, handle, HashTable)
+        table = resource_of(ctx.step, handle, Table)  # type: ignore[type-abstract]
+        if not isinstance(table, HashTable):
+            raise InvalidArgumentError(f"InitializeTableFromDataset fills a HashTableV2, got {table!r}")
         run = _begin(ctx)
         try:
             take = as_dataset(dataset, "InitializeTableFromDataset").iterator(run).next

@@ -51,6 +51,11 @@ class _PiecesIterator(Iterator):
         self._at = 0  # pieces of the file so far
         self._source: Source | None = None
 
+    def __del__(self) -> None:
+        source = getattr(self, "_source", None)
+        if source is not None:
+            source.close()
+
     def next(self) -> Element | None:
         piece = self._piece()
         return None if piece is None else self._element(piece)

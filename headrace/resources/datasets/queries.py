@@ -68,6 +68,11 @@ class _QueryIterator(Iterator):
         self._cursor: sqlite3.Cursor | None = None
         self._at = 0
 
+    def __del__(self) -> None:
+        cursor = getattr(self, "_cursor", None)
+        if cursor is not None:
+            cursor.connection.close()
+
     def next(self) -> Element | None:
         try:
             row = self._opened().fetchone()
@@ -91,8 +96,13 @@ class _QueryIterator(Iterator):
             name = "file:" + os.path.abspath(self._path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
             made = sqlite3.connect(f"{name}?mode=ro", uri=True, check_same_thread=False)
             made.text_factory = bytes
-            made.set_progress_handler(lambda run=self.run: _is_cancelled(run), thresholds.SQL_STEPS)
-            self._cursor = made.execute(self._query)
+            run = self.run
+            made.set_progress_handler(lambda: _is_cancelled(run), thresholds.SQL_STEPS)
+            try:
+                self._cursor = made.execute(self._query)
+            except BaseException:
+                made.close()
+                raise
         return self._cursor
 
     def save(self) -> State:

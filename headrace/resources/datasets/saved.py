@@ -160,6 +160,11 @@ class _ShardIterator(Iterator):
         self._file: records.File | None = records.File(shard.path, shard.compression)
         self._at = 0
 
+    def __del__(self) -> None:
+        file = getattr(self, "_file", None)
+        if file is not None:
+            file.close()
+
     def next(self) -> Element | None:
         if self._file is None:
             return None

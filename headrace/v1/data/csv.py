@@ -226,7 +226,7 @@ def _rows(
         for number, row in enumerate(reader, 2 if header else 1):
             if len(row) != n:
                 raise ValueError(
-                    f"Problem inferring types: CSV row {number} of {name} has {len(row)} number of fields. Expected: {n}."
+                    f"Problem inferring types: CSV row {number} of {name} has {len(row)} fields. Expected: {n}."
                 )
             yield row
 

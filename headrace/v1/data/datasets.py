@@ -110,7 +110,7 @@ class Dataset(data.Dataset):
           ...     sess.run(rows.make_one_shot_iterator().get_next()).to_list()
           [[], [1], [2, 2]]
         """
-        from headrace.v1.ragged.spec import as_rows  # which not every pipeline needs
+        from headrace.v1.ragged.rows import as_rows  # which not every pipeline needs
 
         return as_rows(self, row_splits_dtype).batch(batch_size, drop_remainder)
 

@@ -404,7 +404,7 @@ def TensorArrayStructure(dtype: Any, element_shape: Any, dynamic_size: bool, inf
 
 def RaggedTensorStructure(dtype: Any, shape: Any, ragged_rank: int) -> Any:
     """Returns the description of a ragged tensor. Source: `tf.data.experimental.RaggedTensorStructure`."""
-    from headrace.v1.ragged.spec import RaggedTensorSpec  # which not every pipeline needs
+    from headrace.v1.ragged.ragged_tensor import RaggedTensorSpec  # which not every pipeline needs
 
     return RaggedTensorSpec(shape, dtype, ragged_rank)
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from headrace import dtypes, nest
+from headrace import dtypes, nest, shapes
 from headrace.api import scopes
+from headrace.api.data.structure import VariantSpec
 from headrace.api.sparse_tensor import SparseTensor
+from headrace.ir.graph import Tensor
 from headrace.v1 import array_ops, check_ops, math_ops
 from headrace.v1.array_ops import get_static_value
 from headrace.v1.scoping import control_dependencies, name_scope
@@ -517,19 +519,15 @@ class RaggedTensor(nest.Composite):
 
     def _component(self, b: Any) -> tuple[Any, Any]:
         """Returns the component of a dataset's element, and its description."""
-        from headrace.v1.ragged import spec  # which imports this module
-
-        made = spec.to_variant(self.flat_values, self.nested_row_splits, False)
-        return made, spec.RaggedTensorSpec.from_value(self)
+        made = to_variant(self.flat_values, self.nested_row_splits, False)
+        return made, RaggedTensorSpec.from_value(self)
 
     def _rows(self, b: Any) -> tuple[Any, Any]:
         """Returns the components of the rows, and their description."""
-        from headrace.v1.ragged import spec
-
-        made = spec.to_variant(self.flat_values, self.nested_row_splits, True)
-        whole = spec.RaggedTensorSpec.from_value(self)
+        made = to_variant(self.flat_values, self.nested_row_splits, True)
+        whole = RaggedTensorSpec.from_value(self)
         shape = None if whole.shape is None else whole.shape[1:]
-        return made, spec.RaggedTensorSpec(shape, whole.dtype, whole.ragged_rank - 1, whole.row_splits_dtype)
+        return made, RaggedTensorSpec(shape, whole.dtype, whole.ragged_rank - 1, whole.row_splits_dtype)
 
     def _flatten(self) -> list[Any]:
         return [self.flat_values, *self.nested_row_splits]
@@ -716,3 +714,116 @@ for _name, _f in {
     setattr(RaggedTensor, f"__{_name}__", _operator(_f))
 for _name, _g in {"neg": math_ops.negative, "abs": math_ops.abs, "invert": math_ops.logical_not}.items():
     setattr(RaggedTensor, f"__{_name}__", lambda x, g=_g: map_flat_values(g, x))
+
+
+class RaggedTensorSpec(VariantSpec):
+    """Description of a ragged tensor.
+
+    Args:
+      shape: the shape; ragged dimensions are None.
+      dtype: the dtype of the values.
+      ragged_rank: the number of ragged axes; None: all but the first one.
+      row_splits_dtype: int32 or int64.
+      flat_values_spec: a description of the innermost values, of the same dtype; None: they are a tensor.
+
+    Raises:
+      ValueError: the ragged rank is unknown, or not below the rank; or the dtypes differ.
+
+    Source: TensorFlow's `tf.RaggedTensorSpec`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> tf.RaggedTensorSpec([2, None], tf.int32)
+      RaggedTensorSpec(TensorShape([2, None]), int32, 1, int64)
+    """
+
+    __slots__ = ("dtype", "flat_values_spec", "ragged_rank", "row_splits_dtype", "shape")
+
+    component_shape = None  # a batch is a vector of variants
+
+    def __init__(
+        self,
+        shape: Any = None,
+        dtype: Any = dtypes.float32,
+        ragged_rank: int | None = None,
+        row_splits_dtype: Any = dtypes.int64,
+        flat_values_spec: Any = None,
+    ) -> None:
+        self.dtype, self.flat_values_spec = dtypes.as_dtype(dtype), flat_values_spec
+        if flat_values_spec is not None and self.dtype != flat_values_spec.dtype:
+            raise ValueError("dtype must be the same as flat_values_spec.dtype")
+        self.shape = shapes.as_shape(TensorShape(shape).as_list() if TensorShape(shape).ndims is not None else None)
+        if ragged_rank is None:
+            if self.shape is None:
+                raise ValueError("Must specify ragged_rank or a shape with known rank.")
+            ragged_rank = len(self.shape) - 1
+        if self.shape is not None and ragged_rank >= max(len(self.shape), 1):
+            raise ValueError(f"Argument `ragged_rank` ({ragged_rank}) must be less than rank ({len(self.shape)}).")
+        self.ragged_rank = ragged_rank
+        self.row_splits_dtype = dtypes.as_dtype(row_splits_dtype)
+        if self.row_splits_dtype not in (dtypes.int32, dtypes.int64):
+            raise ValueError(f"`row_splits_dtype` must be int32 or int64, got {self.row_splits_dtype.name}")
+
+    @property
+    def value_type(self) -> type:
+        """The class of the tensors that this describes."""
+        return RaggedTensor if self.ragged_rank else Tensor
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether a description, or a ragged tensor, can have a common value with this one."""
+        is_ragged = isinstance(spec_or_value, RaggedTensor)
+        other = self.from_value(spec_or_value) if is_ragged else spec_or_value
+        is_same = isinstance(other, RaggedTensorSpec) and self._parts()[1:] == other._parts()[1:]
+        return is_same and shapes.compatible(self.shape, other.shape)
+
+    @staticmethod
+    def from_value(value: Any) -> RaggedTensorSpec:
+        """Returns the description of a ragged tensor."""
+        splits = value.nested_row_splits
+        return RaggedTensorSpec(value.shape, value.dtype, len(splits), splits[0].dtype.base)
+
+    def __repr__(self) -> str:
+        return (
+            f"RaggedTensorSpec(TensorShape({None if self.shape is None else list(self.shape)}), {self.dtype.name}, "
+            f"{self.ragged_rank}, {self.row_splits_dtype.name})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RaggedTensorSpec) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.shape, self.dtype, self.ragged_rank, self.row_splits_dtype
+
+    def _leaf(self, t: Any, dataset: Any) -> Any:
+        attrs = {
+            "input_ragged_rank": -1,
+            "output_ragged_rank": self.ragged_rank,
+            "Tvalues": self.dtype,
+            "Tsplits": self.row_splits_dtype,
+        }
+        made = scopes.builder(t).make("RaggedTensorFromVariant", (t,), attrs)
+        *splits, values = made if isinstance(made, (list, tuple)) else [made]
+        if isinstance(values, Tensor) and self.shape is not None:
+            inner = self.shape[self.ragged_rank + 1 :]
+            values.refine((None, *inner) if self.ragged_rank else self.shape)
+            if splits and self.shape[0] is not None:
+                splits[0].refine((self.shape[0] + 1,))
+        return RaggedTensor(values, splits) if splits else values
+
+    def _batched(self, size: int | None) -> RaggedTensorSpec:
+        shape = None if self.shape is None else (size, *self.shape)
+        return RaggedTensorSpec(shape, self.dtype, self.ragged_rank + 1, self.row_splits_dtype)
+
+    def _joined(self, other: Any) -> RaggedTensorSpec:
+        if self._parts()[1:] != other._parts()[1:]:
+            raise TypeError(f"Incompatible types of datasets: elements are {self} and {other}")
+        return RaggedTensorSpec(shapes.join(self.shape, other.shape), *self._parts()[1:])
+
+
+def to_variant(values: Any, splits: Any, rows: bool, row_splits_dtype: Any = dtypes.int64) -> Any:
+    """Returns a ragged tensor as a variant; with `rows`, its rows as a vector of variants."""
+    attrs = {"batched_input": rows, "Tsplits": splits[0].dtype.base if splits else row_splits_dtype}
+    return scopes.builder(values).make("RaggedTensorToVariant", (list(splits), values), attrs)
