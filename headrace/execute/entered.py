@@ -35,7 +35,7 @@ class Threaded(Protocol):
 
 
 def threads_of(code: Threaded, n: int) -> int:
-    """Returns the number of threads for the operations of a step, 0 if none uses threads.
+    """Returns the number of threads for operations; 0 if none uses threads.
 
     Threads of the BLAS library spin while they wait. If all products of a step are small, it has one thread.
 
