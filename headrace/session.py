@@ -19,7 +19,7 @@ from headrace import flags, forking, notices, step_events, thresholds, traceback
 from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
 from headrace.execute.devices import HERE, DeviceAttributes
-from headrace.execute.entered import entered
+from headrace.execute.entered import entered, threads_of
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
 from headrace.fetches import (
@@ -559,8 +559,7 @@ class Session:
 
     def _called(self, code: Compiled, step: Step | None, fed: Sequence[Any]) -> list[Any]:
         """Returns the fetches of compiled code in which no kernel may block its thread."""
-        blas_threads = self._blas_threads if code.uses_threads else 0
-        with entered(code.flushes, blas_threads):
+        with entered(code.flushes, threads_of(code, self._blas_threads)):
             return as_own(list(code.run(step, fed)))
 
     def _measured(

@@ -599,6 +599,10 @@ NATIVE_WINDOWS: Final = 512
 # Unit: nodes. Estimate (benchmarks/interpreter.py).
 FIRINGS_PER_LOOK: Final = 256
 
+# Dimension in place of an unknown one, where a product's size decides whether it may have several threads.
+# Unit: elements. Estimate (tests/execute/test_threads_of_products.py).
+PRODUCT_DIMENSION: Final = 64
+
 # Work of one firing from which it runs on the pool. Handing it over takes some hundred microseconds.
 # Unit: flops. Estimate (benchmarks/threads.py).
 POOL_FLOPS: Final = 2e6

@@ -50,6 +50,7 @@ class Compiled:
     Attributes:
       source: The text of the code.
       uses_threads: Whether an operation may use several threads: by the BLAS library, or in machine code.
+      is_threaded: Whether one may have enough work for them.
       blocks: Whether a kernel may block its thread (`execute.blocking`).
       coverage: The part of the instructions that is machine code.
       flushes: Whether the caller of the function flushes denormal numbers to 0.
@@ -77,6 +78,7 @@ class Compiled:
         "flushes",
         "is_direct",
         "is_plain",
+        "is_threaded",
         "is_whole",
         "sites",
         "source",
@@ -99,6 +101,7 @@ class Compiled:
         self.blocks = any(op.opdef.facts.blocking for op, _ in printer.stateful)
         self._calls_itself = printer.calls_itself
         self.uses_threads = printer.uses_blas or printer.uses_threads
+        self.is_threaded = printer.is_threaded or printer.uses_threads
         self.suspends = printer.suspends
         self._has_loops = printer.calls_itself or printer.polls or code.has_loops
         # sections that are the whole step change the mode by themselves, in less time

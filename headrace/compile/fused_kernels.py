@@ -71,6 +71,7 @@ class Compute(Protocol):
       source: The text of the code for any shapes.
       locate: Finds the member that raised an error; returns None if the error came from elsewhere.
       uses_blas: Whether it may call the BLAS library.
+      is_threaded: Whether an operation may have enough work for several threads.
       uses_threads: Whether several threads may run parts of an operation in its machine code.
       flushes: Whether its step flushes denormal numbers to 0: it has loops, or products in machine code.
       is_of_step: Whether the function takes a `KernelContext` and returns the kernel for its step.
@@ -79,6 +80,7 @@ class Compute(Protocol):
     source: str
     locate: Callable[[Exception], Located | None]
     uses_blas: bool
+    is_threaded: bool
     uses_threads: bool
     flushes: bool
     is_of_step: bool
@@ -160,6 +162,7 @@ class _Compiled:
       n_outputs: The number of values in that tuple.
       stateful: Operations and kernels that are made for each step.
       uses_blas: Whether the code may call the BLAS library.
+      is_threaded: Whether such a call may have enough work for several threads.
       uses_threads: Whether several threads may run parts of an operation in its machine code.
       has_loops: Whether the code, or machine code that it calls, contains loops.
       flushes: As of `Compute`.
@@ -170,6 +173,7 @@ class _Compiled:
     n_outputs: int
     stateful: Sequence[tuple[Operation, Kernel]]
     uses_blas: bool
+    is_threaded: bool
     uses_threads: bool
     has_loops: bool
     flushes: bool
@@ -202,7 +206,7 @@ def _compiled(
     code = printer.out.finish("step")
     has_loops = printer.polls or code.has_loops
     flushes = has_loops or printer.flushes
-    uses = printer.uses_blas, printer.uses_threads
+    uses = printer.uses_blas, printer.is_threaded, printer.uses_threads
     return _Compiled(code, len(made.ends), printer.stateful, *uses, has_loops, flushes, report)
 
 
@@ -223,6 +227,7 @@ def _as_compute(general: _Compiled, variants: Variants[_Compiled]) -> Compute:
     compute = cast(Compute, _maker(general, variants) if general.is_of_step else _as_kernel(general))
     compute.source, compute.uses_blas = general.code.text, general.uses_blas
     compute.uses_threads = general.uses_threads
+    compute.is_threaded = general.is_threaded or general.uses_threads
     compute.flushes, compute.is_of_step = general.flushes, general.is_of_step
     compute.locate = functools.partial(_locate, general, variants)
     return compute

@@ -222,8 +222,7 @@ class PartsRun(PartsDriver):
                 fed = self._late.pop(part, ())
             for i, value in fed:
                 part.executor.feed(i, value)
-        blas_threads = self._environment.blas_threads if self._uses_threads else 0
-        with limited(self.step.files), entered(self._flushes, blas_threads):
+        with limited(self.step.files), entered(self._flushes, self._blas_threads):
             self._drive(part)
 
     def busy(self) -> None:

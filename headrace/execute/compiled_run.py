@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.execute.blocking import is_observed, watched
-from headrace.execute.entered import entered
+from headrace.execute.entered import entered, threads_of
 from headrace.execute.run import RunAtOnce
 
 if TYPE_CHECKING:
@@ -22,11 +22,13 @@ class Code(Protocol):
 
     Attributes:
       uses_threads: whether an operation may use several threads: by the BLAS library, or in machine code.
+      is_threaded: whether one may have enough work for them.
       flushes: whether denormal numbers are flushed to zero.
       blocks: whether a kernel may block its thread (`execute.blocking`).
     """
 
     uses_threads: bool
+    is_threaded: bool
     flushes: bool
     blocks: bool
 
@@ -100,7 +102,7 @@ def run_code(code: Code, step: Step, work: Callable[[], T], blas_threads: int = 
     Returns:
       The result of `work`.
     """
-    blas_threads = blas_threads if code.uses_threads else 0
+    blas_threads = threads_of(code, blas_threads)
     if code.blocks and is_observed(step):
         with entered(blas_threads=blas_threads):
             return watched(step, lambda: _entered(code, work))

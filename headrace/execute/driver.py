@@ -14,6 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.execute.entered import threads_of
 from headrace.execute.executor import Executor
 from headrace.execute.part import Part
 from headrace.execute.ports import nothing, ports_of
@@ -55,7 +56,7 @@ class PartsDriver:
         self.rendezvous = rendezvous
         self._environment = environment
         self._is_fed = True
-        self._uses_threads = any(plan.uses_threads for plan in plans.values())
+        self._blas_threads = max((threads_of(p, environment.blas_threads) for p in plans.values()), default=0)
         self._flushes = any(plan.flushes for plan in plans.values())
         self._lock = threading.RLock()  # an instruction may wake a part
         self._parked: set[Part] = set()

@@ -13,11 +13,39 @@ of a few pure kernels (`compile.Compiled.is_direct`), for which even this block 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from headrace.denormals import flushed
 from headrace.execute import blas
 from headrace.float_errors import IGNORED, error_state
+
+
+class Threaded(Protocol):
+    """Code or plan of a step.
+
+    Attributes:
+      uses_threads: whether an operation may use several threads: by the BLAS library, or in machine code.
+      is_threaded: whether one may have enough work for them.
+    """
+
+    @property
+    def uses_threads(self) -> bool: ...
+    @property
+    def is_threaded(self) -> bool: ...
+
+
+def threads_of(code: Threaded, n: int) -> int:
+    """Returns the number of threads for operations; 0 if none uses threads.
+
+    Threads of the BLAS library spin while they wait. If all products of a step are small, it has one thread.
+
+    Args:
+      code: the code or plan.
+      n: the number that the session allows.
+    """
+    if not code.uses_threads:
+        return 0
+    return n if code.is_threaded else min(n, 1)
 
 
 class entered:

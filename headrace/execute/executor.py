@@ -36,7 +36,7 @@ from headrace.execute.acyclic_propagator import AcyclicPropagator
 from headrace.execute.blame import dead_cause, dead_fetch, raise_blamed, tell, where
 from headrace.execute.blocking import is_observed, submit
 from headrace.execute.dispatch_loop import dispatch_loop
-from headrace.execute.entered import entered
+from headrace.execute.entered import entered, threads_of
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
 from headrace.execute.inspector import Inspected
@@ -179,7 +179,7 @@ class Executor:
         began = time.perf_counter()
         self.begin(is_fed)
         try:
-            with entered(self.plan.flushes, self._blas_threads if self.plan.uses_threads else 0):
+            with entered(self.plan.flushes, threads_of(self.plan, self._blas_threads)):
                 self.advance()
                 while self._waiting and not (until is not None and all(map(self.has, until))):
                     self._wait()

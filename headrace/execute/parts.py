@@ -126,7 +126,7 @@ class Parts(PartsDriver):
         """Runs until all parts are finished or paused, see `run.Run`."""
         began = time.perf_counter()
         self._until, self._is_fed, self._is_paused = until, is_fed, False
-        with entered(self._flushes, self._environment.blas_threads if self._uses_threads else 0):
+        with entered(self._flushes, self._blas_threads):
             self._run()
         if self._error is not None:
             raise self._error

@@ -27,7 +27,7 @@ from headrace import flags, thresholds
 from headrace.errors import InvalidArgumentError, NotFoundError, UnimplementedError
 from headrace.ir import output_check
 from headrace.ir.analysis import frames as ir_frames
-from headrace.ir.analysis.flops import flops_of
+from headrace.ir.analysis.flops import flops_of, is_threaded
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
 from headrace.ir.notes import FusedKernel
@@ -303,6 +303,7 @@ class Plan:
       is_acyclic: whether the step has no control flow.
       uses_blas: whether some node may call the BLAS library.
       uses_threads: whether an operation may use several threads: by the BLAS library, or in machine code.
+      is_threaded: whether one may have enough work for them.
       is_fused_flushing: whether some fused region of the step flushes denormal numbers to 0.
       flops: the cost of all pure kernels that run in the thread of the executor and do not tell it (`HEAVY`, `LONG`);
         None if the static shapes do not give it.
@@ -312,7 +313,7 @@ class Plan:
     """
 
     __slots__ = (
-        *("args", "binders", "device", "flops", "frames", "is_acyclic", "is_fused_flushing"),
+        *("args", "binders", "device", "flops", "frames", "is_acyclic", "is_fused_flushing", "is_threaded"),
         *("nodes", "retvals", "static_schedule", "uses_blas", "uses_threads"),
     )
 
@@ -323,7 +324,7 @@ class Plan:
         self.retvals: list[PlanNode] = []
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
         self.is_acyclic = True
-        self.uses_blas = self.uses_threads = self.is_fused_flushing = False
+        self.uses_blas = self.uses_threads = self.is_threaded = self.is_fused_flushing = False
         self.flops: float | None = 0.0
         self.device = ""
         self.static_schedule: Any = None
@@ -524,6 +525,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
     plan.is_fused_flushing |= getattr(compute, "flushes", False)
     plan.uses_blas |= op.opdef.facts.blas or getattr(compute, "uses_blas", False)
     plan.uses_threads |= plan.uses_blas or getattr(compute, "uses_threads", False)
+    plan.is_threaded |= is_threaded(op) or getattr(compute, "is_threaded", False)
     is_blocking = op.opdef.facts.blocking
     if kernel.form != "pure" or is_blocking:
         node.kind = ASYNC if kernel.form == "async" else BLOCKING if is_blocking else STATEFUL
@@ -534,7 +536,9 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
         plan.binders.append((op, factory))
         return
     f = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
-    plan.uses_threads |= getattr(f, "uses_threads", False)
+    has_parts = getattr(f, "uses_threads", False)
+    plan.uses_threads |= has_parts
+    plan.is_threaded |= has_parts
     if flags.VERIFY.value >= 2:
         f = output_check.checked(op, f, device == CPU)
     if node.reads:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from headrace import thresholds
 from headrace.execute.acyclic_propagator import AcyclicPropagator
 from headrace.execute.blame import raise_blamed
-from headrace.execute.entered import entered
+from headrace.execute.entered import entered, threads_of
 from headrace.execute.plan import ARG, NARY, NULLARY, OTHER, PASS, RETVAL, STATEFUL, TRIGGER, UNARY
 from headrace.execute.records import Frame, Iteration
 from headrace.execute.run import RunAtOnce
@@ -226,7 +226,7 @@ class StaticRun(RunAtOnce):
 
     def _compute(self) -> None:
         plan = self._schedule.plan
-        with entered(plan.flushes, self._blas_threads if plan.uses_threads else 0):
+        with entered(plan.flushes, threads_of(plan, self._blas_threads)):
             self._run()
 
     def _run(self) -> None:

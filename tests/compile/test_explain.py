@@ -93,7 +93,7 @@ def test_references_and_calls_in_frames_of_their_own() -> None:
     apart = dict(told(g, y).apart)
     assert "total" in apart["calls a function that runs in its own frame"]
     g = from_text("""
-        v = VariableV2[dtype=float32, shape=[]]
+        v = Variable[dtype=float32, shape=[]]
         q = FIFOQueueV2[component_types=(float32)]
         x = QueueDequeueV2[component_types=(float32)](q)
         y = AddV2(v, x)

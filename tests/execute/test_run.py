@@ -40,7 +40,7 @@ X, Y = np.float32([1, 2, 3]), np.float32([10, 20, 30])
 class PythonCode:
     """The graph of `TEXT` as a Python function, in place of compiled code."""
 
-    uses_threads = flushes = True
+    uses_threads = is_threaded = flushes = True
     blocks = False
 
     def run(self, step: Any, values: Sequence[Any]) -> Sequence[Any]:

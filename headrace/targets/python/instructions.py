@@ -18,6 +18,7 @@ import numpy as np
 
 from headrace import thresholds
 from headrace.ir import output_check
+from headrace.ir.analysis.flops import is_threaded
 from headrace.ir.kernel import Kernel
 from headrace.opkit.forms import Form, Product
 from headrace.opkit.kernel_library import kernel_with_library
@@ -45,6 +46,7 @@ class InstructionWriter(ListWriter):
       bound: Operations whose kernels are made for their resources, with their handles, in the order of
         `runtime.RunState.bound`.
       uses_blas: Whether a kernel may call the BLAS library.
+      is_threaded: Whether such a call may have enough work for several threads.
       uses_threads: Whether several threads may run parts of an operation of a section.
       flushes: Whether a section flushes denormal numbers to zero.
       polls: Whether a section may run long.
@@ -59,7 +61,7 @@ class InstructionWriter(ListWriter):
         super().__init__()
         self.stateful: list[tuple[Operation, Kernel]] = []
         self.bound: list[tuple[Operation, Kernel, tuple[Any, ...]]] = []
-        self.uses_blas = self.uses_threads = self.flushes = self.suspends = self.polls = False
+        self.uses_blas = self.is_threaded = self.uses_threads = self.flushes = self.suspends = self.polls = False
         self.targets: dict[Value, str] = {}
         self.numbers: Numbers = NONE
         self.counters: dict[Value, str] = {}
@@ -122,6 +124,7 @@ class InstructionWriter(ListWriter):
         inputs = tuple(map(self.text, instr.inputs))
         if op.opdef.facts.blas:
             self.uses_blas = True
+            self.is_threaded |= is_threaded(op)
         is_blocking = op.opdef.facts.blocking
         if kernel.form == "pure" and not is_blocking:
             called = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
@@ -150,7 +153,9 @@ class InstructionWriter(ListWriter):
         """Writes an instruction by its form."""
         texts = tuple(map(self.text, instr.inputs))
         made = forms.expressions(form, texts, self.out)
-        self.uses_blas |= isinstance(form, Product)
+        if isinstance(form, Product):
+            self.uses_blas = True
+            self.is_threaded |= is_threaded(instr.op)
         for value, text in zip(instr.outputs, made, strict=True):
             if value is not None:
                 self.out.line(f"{self.name_for(value)} = {text}", instr.op, texts)

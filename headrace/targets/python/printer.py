@@ -97,6 +97,7 @@ class Printer(InstructionWriter):
     def _section(self, instr: Section) -> None:
         """Writes the call of a section."""
         self.uses_blas |= instr.uses_blas
+        self.is_threaded |= instr.uses_blas  # sections call the library for large products only
         self.uses_threads |= instr.uses_threads
         self.flushes |= instr.flushes
         self.polls |= instr.polls
