@@ -734,8 +734,8 @@ if TYPE_CHECKING:
         sysconfig,
         version,
     )
-    from headrace.v1.session_handles import delete_session_tensor, get_session_handle, get_session_tensor
     from headrace.v1.ragged.ragged_tensor import RaggedTensor, RaggedTensorSpec
+    from headrace.v1.session_handles import delete_session_tensor, get_session_handle, get_session_tensor
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
     from headrace.v1.type_specs import IndexedSlicesSpec, NoneTensorSpec, TypeSpec, type_spec_from_value
 

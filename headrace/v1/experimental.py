@@ -69,6 +69,9 @@ def output_all_intermediates(state: bool | None) -> None:
     """
 
 
+if TYPE_CHECKING:
+    from headrace.v1.data.experimental import Optional
+
 # Imported on first use, with data sets.
 _LATER = {"Optional": "headrace.v1.data.experimental:Optional"}
 

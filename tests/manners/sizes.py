@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself, and the folders of `v1` here are apart from `v1`.
 BUDGETS: Final = {
-    "": 6600,
+    "": 6700,
     "api": 17000,
     "autograph": 4500,
     "compile": 2600,
@@ -30,7 +30,7 @@ BUDGETS: Final = {
     "files": 2700,
     "grad": 2800,
     "inspect": 1800,
-    "interchange": 1050,
+    "interchange": 1150,
     "ir": 7260,
     "jit": 1400,
     "lower": 1200,
@@ -47,7 +47,7 @@ BUDGETS: Final = {
     "schedule": 2060,
     "targets": 14050,
     "train": 6600,
-    "v1": 13400,  # of these 2,600 are distributions, feature columns and ragged tensors
+    "v1": 14300,  # of these 2,600 are distributions, feature columns and ragged tensors
     "v1/contrib": 5100,
     "v1/data": 1400,
     "v1/estimator": 1800,

@@ -83,8 +83,3 @@ class _PiecesIterator(Iterator):
         for _ in range(saved.number("at")):
             if self._piece() is None:
                 break
-
-    def __del__(self) -> None:
-        source = getattr(self, "_source", None)
-        if source is not None:  # the iterator is dropped before the end of its file
-            source.close()
