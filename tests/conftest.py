@@ -189,6 +189,17 @@ def empty_memos() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def switches_of_v1() -> Iterator[None]:
+    """Resets what `disable_v2_behavior` of `headrace.v1` switches for the process."""
+    yield
+    graph, variables = (sys.modules.get(f"headrace.v1.{name}") for name in ("graph", "variables"))
+    if graph is not None:
+        graph.enable_control_flow_v2()
+    if variables is not None:
+        variables.enable_resource_variables()
+
+
+@pytest.fixture(autouse=True)
 def registered_gradients() -> Iterator[None]:
     """Forgets gradients that the test registers.
 

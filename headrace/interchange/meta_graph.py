@@ -174,6 +174,8 @@ def namer(graph: Graph, form: str = "structured") -> Callable[[Any], str]:
             raise GraphError(f"'{x.name}' belongs to {op.graph.title}, not to {graph.title}")
         if isinstance(x, Tensor) and form == "structured":
             return f"{op.name}:{x.index}"
+        if x is op and op.opdef.structured and op.outputs and form == "primitive":
+            return str(op.outputs[0].name.partition(":")[0])  # the primitive with the first result runs the others
         return str(x.name)
 
     return show

@@ -11,7 +11,7 @@ from headrace.errors import GraphError
 from headrace.files import local
 from headrace.interchange import files, meta_graph
 from headrace.train.saving.saver import Saver
-from headrace.v1.graph import Graph, GraphKeys, get_default_graph
+from headrace.v1.graph import Graph, GraphKeys, get_default_graph, written_form
 from headrace.v1.queue_runner import QueueRunner
 
 
@@ -65,7 +65,7 @@ def export_meta_graph(
         GraphKeys.QUEUE_RUNNERS: QueueRunner.to_proto,
         GraphKeys.SAVERS: Saver.to_proto,
     }
-    show = meta_graph.namer(graph)
+    show = meta_graph.namer(graph, written_form())
     collections = {}
     keys = graph.get_all_collection_keys() if collection_list is None else list(collection_list)
     for key in keys:

@@ -117,9 +117,8 @@ class Graph(scopes.Graph):
 
         Source: TensorFlow's `tf.Graph.as_graph_def`.
         """
-        if form is None:
-            form = "structured" if _control_flow_v2 else "primitive"
-        return super().as_graph_def(form, add_shapes=add_shapes, portable=portable)
+        found = written_form() if form is None else form
+        return super().as_graph_def(found, add_shapes=add_shapes, portable=portable)
 
     def take_op_seed(self) -> int:
         """Returns the op seed of the next random op that has no seed."""
@@ -531,6 +530,11 @@ def disable_control_flow_v2() -> None:
     """
     global _control_flow_v2
     _control_flow_v2 = False
+
+
+def written_form() -> str:
+    """Returns the form of conditionals and loops in files: "structured", or "primitive" without control flow v2."""
+    return "structured" if _control_flow_v2 else "primitive"
 
 
 def control_flow_v2_enabled() -> bool:

@@ -7,6 +7,7 @@ A cell's variables are in a variable scope of its name below that of the network
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -74,7 +75,7 @@ class RNNCell(Scoped, cells.RNNCell):
 
     def _shape_of(self, x: Any) -> Any:
         found = super()._shape_of(x)
-        is_plain = is_ours(type(self).build.__code__.co_filename)  # headrace's own cells read a tuple
+        is_plain = is_ours(inspect.unwrap(type(self).build).__code__.co_filename)  # headrace's own cells read a tuple
         return found if is_plain else TensorShape(found)
 
     def _run(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

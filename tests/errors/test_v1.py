@@ -163,9 +163,9 @@ ROWS = [
     ),
     (runners_without_a_session, ValueError, "Cannot start queue runners: no default session is registered"),
     (
-        lambda: tf.train.warm_start,
+        lambda: tf.train.warm_started,
         MissingName,
-        "module 'headrace.v1.train' has no attribute 'warm_start'; `headrace docs reference/v1` lists",
+        "module 'headrace.v1.train' has no attribute 'warm_started'",
     ),
     (lambda: tf.train.QueueRunner(tf.FIFOQueue(1, tf.int32)), ValueError, "needs enqueue_ops: a list with one op"),
     (

@@ -259,3 +259,32 @@ def test_a_mapped_name_that_no_node_has_is_refused_in_a_meta_graph(checkpoint: s
     with pytest.raises(ValueError, match="Attempted to map inputs"):
         tf.train.import_meta_graph(checkpoint + ".meta", input_map={"nope": tf.constant(2.0)})
     assert [op.type for op in tf.get_default_graph().get_operations()] == ["Const"]
+
+
+def test_a_meta_graph_of_primitives_keeps_its_collections(tmp_path: Path) -> None:
+    """After `disable_v2_behavior` the nodes of conditionals and loops are TensorFlow 1's, and so are the names."""
+    tf.disable_v2_behavior()
+    with tf.Graph().as_default() as graph:
+        x = tf.placeholder(tf.float32, [], name="x")
+        v = tf.get_variable("v", [], initializer=tf.ones_initializer())
+        chosen = tf.cond(x > 0.0, lambda: x + v, lambda: x - v)
+        ended = tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2.0), (0, chosen))[1]
+        for result in (chosen, ended, ended.op):
+            tf.add_to_collection("kept", result)
+        message = tf.train.export_meta_graph()
+        nodes = {node.name: node.op for node in message.graph_def.node}
+        assert nodes["cond/Merge"] == "Merge"
+        assert "cond" not in nodes
+    with tf.Graph().as_default(), tf.Session() as session:
+        tf.train.import_meta_graph(message)
+        session.run(tf.global_variables_initializer())
+        kept = tf.get_collection("kept")
+        assert session.run(kept[:2], {"x:0": 2.0}) == [3.0, 24.0]
+        assert (kept[2].name, kept[2].type) == ("while/Exit", "Exit")
+    with graph.as_default(), tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        tf.saved_model.simple_save(session, str(tmp_path / "m"), {"x": x}, {"y": ended})
+    with tf.Graph().as_default(), tf.Session() as session:
+        loaded = tf.saved_model.load(session, ["serve"], str(tmp_path / "m"))
+        name = loaded.signature_def["serving_default"].outputs["y"].name
+        assert session.run(name, {"x:0": 2.0}) == 24.0

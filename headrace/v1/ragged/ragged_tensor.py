@@ -811,7 +811,7 @@ class RaggedTensorSpec(VariantSpec):
             values.refine((None, *inner) if self.ragged_rank else self.shape)
             if splits and self.shape[0] is not None:
                 splits[0].refine((self.shape[0] + 1,))
-        return RaggedTensor(values, splits) if splits else values
+        return RaggedTensor.from_nested_row_splits(values, splits, validate=False) if splits else values
 
     def _batched(self, size: int | None) -> RaggedTensorSpec:
         shape = None if self.shape is None else (size, *self.shape)

@@ -114,7 +114,7 @@ def get_tensor_from_tensor_info(
                 "parts: headrace has sparse and ragged ones; `get_tensor_by_name` finds the parts"
             )
         values, *splits = (find(part.name) for part in found.components)
-        return RaggedTensor(values, splits)
+        return RaggedTensor.from_nested_row_splits(values, splits, validate=False)
     raise ValueError(
         f"Invalid TensorInfo.encoding: {kind}. Expected `coo_sparse`, `composite_tensor`, or `name` for a dense tensor."
     )
