@@ -45,6 +45,7 @@ EXCEPTIONS: Final[dict[str, set[str]]] = {
         "optimize/pipeline.py: context.notes",
     },
     "the object is a protocol buffer, or an entry of a file that is read": {
+        "interchange/graph_scope.py: made.name",
         "interchange/meta_graph.py: info.name",
         "interchange/meta_graph.py: node.device",
         "interchange/op_defs.py: arg.type",

@@ -11,10 +11,13 @@ import dataclasses
 from typing import Any
 
 from headrace import dtypes
+from headrace.api import scopes
+from headrace.api.cond import cond
 from headrace.api.initial_value import guarded
 from headrace.api.variable import Variable, root_of
 from headrace.ir.builder import Builder
-from headrace.ir.graph import Tensor
+from headrace.ir.edit.editor import Editor
+from headrace.ir.graph import FuncGraph, Graph, Tensor
 from headrace.shapes import Shape
 
 _TYPES = ("Variable", "VariableV2")
@@ -60,9 +63,12 @@ class ReferenceVariable(Variable):
     def as_tensor(self, b: Any) -> Any:
         """Returns the tensor that represents the variable in other operations; see `value`.
 
-        In a branch or a loop's body this is a new read, which sees the changes that were made before it.
+        In a branch or a loop's body a trainable variable is the value before, through which gradients pass. Another
+        one, and one that the body changes, is a new read, which sees the changes that were made before it.
         """
         if b.graph is self.graph or root_of(b.graph) is not self.graph:
+            return self._element
+        if self.trainable and self._known_reference(b.graph) is None:
             return self._element
         return b.make("Identity", (self._reference(b),), {}, None)
 
@@ -77,13 +83,35 @@ class ReferenceVariable(Variable):
         if graph is self.graph or root_of(graph) is not self.graph:
             return handle
         self._check_place(b)
-        name = handle.op.attrs["shared_name"] or handle.op.name
+        known = self._known_reference(graph)
+        if known is not None:
+            return known
+        attrs = {**handle.op.attrs, "shared_name": handle.op.attrs["shared_name"] or handle.op.name}
+        made = graph.copy_op(handle.op, (), (), graph.unique_name(handle.op.name), attrs).outputs[0]
+        self._read_anew(graph, made)
+        return made
+
+    def _known_reference(self, graph: Graph) -> Tensor | None:
+        """Returns the reference in the graph of a branch or body, if it has one."""
+        handle = self.handle.op
+        name = handle.attrs["shared_name"] or handle.name
         for op in graph.operations:
-            if op.type == handle.op.type and op.attrs["shared_name"] == name and op.name.startswith(handle.op.name):
-                made: Tensor = op.outputs[0]
-                return made
-        attrs = {**handle.op.attrs, "shared_name": name}
-        return graph.copy_op(handle.op, (), (), graph.unique_name(handle.op.name), attrs).outputs[0]
+            if op.type == handle.type and op.attrs["shared_name"] == name and op.name.startswith(handle.name):
+                return op.outputs[0]
+        return None
+
+    def _read_anew(self, graph: Graph, reference: Tensor) -> None:
+        """Replaces the value before by a read, in a graph that changes the variable."""
+        inside = graph.captures.get(self._element) if isinstance(graph, FuncGraph) else None
+        if inside is not None:
+            name = graph.unique_name(f"{self._name}/read")
+            read = graph.add_op("Identity", name, [reference], attrs={"T": reference.dtype.base})
+            Editor(graph).replace(inside, read.outputs[0])
+
+    def initialized_value(self) -> Any:
+        """See `Variable.initialized_value`. The branch has a read of its own: the variable may have no value."""
+        with scopes.entered(self._unordered()):
+            return cond(self.is_initialized(), self.read_value, lambda: self._first)
 
     def read_value(self) -> Any:
         """Returns a tensor with the value, read by a new operation that can wait."""

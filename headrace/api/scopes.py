@@ -244,6 +244,11 @@ class Graph(ir_graph.Graph):
         with self:
             yield self
 
+    @property
+    def written_form(self) -> str:
+        """The form in which files have conditionals and loops; see `as_graph_def`."""
+        return "structured"
+
     def as_graph_def(self, form: str = "structured", *, add_shapes: bool = False, portable: bool = True) -> GraphDef:
         """Returns the graph as a `headrace.pb.GraphDef` message, in TensorFlow's wire format.
 

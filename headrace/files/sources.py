@@ -118,7 +118,7 @@ _CLOSING: Final = re.compile(rb'[^"]*(?:""[^"]*)*"(?!")')
 
 
 class CommaSeparated:
-    """Source of comma-separated records, whose quoted fields may contain line ends (LF, CR or CR LF).
+    """Source of comma-separated records, whose quoted fields may contain line ends.
 
     Args:
       name: The name of the file.

@@ -9,8 +9,9 @@ Source: TensorFlow's `add_collection_def` and `import_scoped_meta_graph`, whose 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from google.protobuf import any_pb2
 
@@ -28,7 +29,15 @@ VARIABLES = (
     "variables", "trainable_variables", "local_variables", "model_variables", "moving_average_variables",
     "metric_variables", "global_step",
 )  # fmt: skip
-VARIABLE_ENCODERS: Final[Mapping[str, Encode]] = dict.fromkeys(VARIABLES, encode_variable)
+
+
+def variable_encoders(form: str = "structured") -> dict[str, Encode]:
+    """The encoders of collections of variables.
+
+    Args:
+      form: the form of the `GraphDef` with their names; see `Graph.as_graph_def`.
+    """
+    return dict.fromkeys(VARIABLES, functools.partial(encode_variable, form=form))
 
 
 def variable_decoders(kinds: Sequence[Any] = KINDS) -> dict[str, Decode]:

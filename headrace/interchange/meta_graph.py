@@ -139,7 +139,7 @@ def export_meta_graph(
       >>> m.variables, m.signatures["serving_default"].outputs["y"]
       ([<Variable 'w:0' shape=[] dtype=float32>], <Tensor 'y:0' shape=[] dtype=float32>)
     """
-    from headrace.interchange.collection import VARIABLE_ENCODERS
+    from headrace.interchange.collection import variable_encoders
 
     if not isinstance(graph, Graph):
         raise TypeError(f"export_meta_graph takes an hr.Graph, got {graph!r} ({type(graph).__name__})")
@@ -149,7 +149,7 @@ def export_meta_graph(
     message = encode(
         graph.as_graph_def(form),
         {name: items for name, items in lists.items() if items},
-        VARIABLE_ENCODERS,
+        variable_encoders(form),
         show,
         graph.saver_def,
         clear_devices,

@@ -65,14 +65,14 @@ def with_saver(
     graph: Graph, saver: SaverDef, portable: bool = True, clear_devices: bool = False, strip_default_attrs: bool = False
 ) -> MetaGraphDef:
     """Returns the MetaGraph of a graph with its variables and its saver."""
-    from headrace.interchange.collection import VARIABLE_ENCODERS
+    from headrace.interchange.collection import variable_encoders
 
     lists = {"variables": graph.variables, "trainable_variables": [v for v in graph.variables if v.trainable]}
     return meta_graph.encode(
-        graph.as_graph_def(portable=portable),
+        graph.as_graph_def(graph.written_form, portable=portable),
         {name: items for name, items in lists.items() if items},
-        VARIABLE_ENCODERS,
-        meta_graph.namer(graph),
+        variable_encoders(graph.written_form),
+        meta_graph.namer(graph, graph.written_form),
         saver,
         clear_devices,
         strip_default_attrs,

@@ -22,12 +22,17 @@ if TYPE_CHECKING:
 KINDS: Sequence[type[Variable]] = (Variable, ReferenceVariable)  # resource variables, and references
 
 
-def encode_variable(v: Variable) -> pb.VariableDef:
-    """Returns the message of `v`: the names of its operations and tensors."""
+def encode_variable(v: Variable, form: str = "structured") -> pb.VariableDef:
+    """Returns the message of `v`: the names of its operations and tensors.
+
+    Args:
+      v: the variable.
+      form: the form of the `GraphDef` with the names; see `Graph.as_graph_def`.
+    """
     out = pb.VariableDef(
         variable_name=_name(v.handle),
         initializer_name=v.initializer.name,
-        initial_value_name=_name(v.initial_value),
+        initial_value_name=_name(v.initial_value) if form == "structured" else v.initial_value.name,
         snapshot_name=_name(v.graph_element),
         is_resource=not isinstance(v, ReferenceVariable),
         trainable=v.trainable,

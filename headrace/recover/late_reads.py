@@ -190,7 +190,7 @@ class _LateReads:
         controls = list(dict.fromkeys(waits))
         attrs = {"T": ref.dtype.base}
         op = self.graph.add_op("Identity", name, [ref], attrs=attrs, control_inputs=controls, source=ref.op.source)
-        op.device = ref.op.device
+        self.editor.set_device(op, ref.op.device)
         return op.outputs[0]
 
     def _read(self, alias: _Alias, waits: Iterable[Operation]) -> Tensor | None:

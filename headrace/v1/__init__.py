@@ -623,13 +623,12 @@ NoGradient = no_gradient = NotDifferentiable
 
 
 def disable_v2_behavior() -> None:
-    """Restores TensorFlow 1's defaults: reference variables, and exported graphs with primitives.
+    """Restores TensorFlow 1's form of exported graphs, with primitives; see `disable_control_flow_v2`.
 
-    See `disable_resource_variables` and `disable_control_flow_v2`.
+    Variables stay resource variables, in difference to TensorFlow; `disable_resource_variables` changes that.
 
     Source: TensorFlow's `tf.disable_v2_behavior`.
     """
-    disable_resource_variables()
     disable_control_flow_v2()
 
 
@@ -737,6 +736,7 @@ if TYPE_CHECKING:
     from headrace.v1.ragged.ragged_tensor import RaggedTensor, RaggedTensorSpec
     from headrace.v1.session_handles import delete_session_tensor, get_session_handle, get_session_tensor
     from headrace.v1.tensor_protos import make_ndarray, make_tensor_proto
+    from headrace.v1.trackable.module import Module
     from headrace.v1.type_specs import IndexedSlicesSpec, NoneTensorSpec, TypeSpec, type_spec_from_value
 
 # fmt: off

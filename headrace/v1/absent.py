@@ -141,13 +141,8 @@ REASONS: Final[dict[str, str]] = {
     "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",
     "types.experimental.FunctionType": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
     "*TypeSpec": "a class of TensorFlow 2; `tf.TensorSpec` and `tf.SparseTensorSpec` describe tensors",
-    "type_spec_from_value": "a function of TensorFlow 2; `tf.TensorSpec` describes tensors",
-    "NoneTensorSpec": "a class of TensorFlow 2; `tf.TensorSpec` describes tensors",
-    "IndexedSlicesSpec": "a class of TensorFlow 2; `tf.TensorSpec` describes the parts",
     "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
     "wrap_function": "`hr.jit` makes a function of a Python function",
-    "variable_creator_scope": "the `custom_getter` of `tf.variable_scope` changes how variables are made",
-    "autograph.trace": "`tf.print` and `hr.watch` show values",
     "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",
 }
 

@@ -11,7 +11,7 @@ from headrace.errors import GraphError
 from headrace.files import local
 from headrace.interchange import files, meta_graph
 from headrace.train.saving.saver import Saver
-from headrace.v1.graph import Graph, GraphKeys, get_default_graph, written_form
+from headrace.v1.graph import Graph, GraphKeys, get_default_graph
 from headrace.v1.queue_runner import QueueRunner
 
 
@@ -54,18 +54,18 @@ def export_meta_graph(
 
     Source: TensorFlow's `tf.train.export_meta_graph`.
     """
-    from headrace.interchange.collection import VARIABLE_ENCODERS, encode_collection
+    from headrace.interchange.collection import encode_collection, variable_encoders
     from headrace.ir.serial.graphdef import read_graph_def
 
     graph = get_default_graph() if graph is None else graph
     if not isinstance(graph, Graph):
         raise TypeError(f"graph must be a tf.Graph, got {graph!r}; hr.export_meta_graph writes those of headrace")
     encoders: dict[str, Callable[[Any], Any]] = {
-        **VARIABLE_ENCODERS,
+        **variable_encoders(graph.written_form),
         GraphKeys.QUEUE_RUNNERS: QueueRunner.to_proto,
         GraphKeys.SAVERS: Saver.to_proto,
     }
-    show = meta_graph.namer(graph, written_form())
+    show = meta_graph.namer(graph, graph.written_form)
     collections = {}
     keys = graph.get_all_collection_keys() if collection_list is None else list(collection_list)
     for key in keys:

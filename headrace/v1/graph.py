@@ -117,8 +117,14 @@ class Graph(scopes.Graph):
 
         Source: TensorFlow's `tf.Graph.as_graph_def`.
         """
-        found = written_form() if form is None else form
-        return super().as_graph_def(found, add_shapes=add_shapes, portable=portable)
+        return super().as_graph_def(
+            self.written_form if form is None else form, add_shapes=add_shapes, portable=portable
+        )
+
+    @property
+    def written_form(self) -> str:
+        """Form of conditionals and loops in files: "structured" or "primitive"."""
+        return "structured" if _control_flow_v2 else "primitive"
 
     def take_op_seed(self) -> int:
         """Returns the op seed of the next random op that has no seed."""
@@ -530,11 +536,6 @@ def disable_control_flow_v2() -> None:
     """
     global _control_flow_v2
     _control_flow_v2 = False
-
-
-def written_form() -> str:
-    """Returns the form of conditionals and loops in files: "structured", or "primitive" without control flow v2."""
-    return "structured" if _control_flow_v2 else "primitive"
 
 
 def control_flow_v2_enabled() -> bool:

@@ -222,7 +222,7 @@ class Variable(variable.Variable, metaclass=_Created):
         """Returns a `VariableDef` message with the names of the variable's operations."""
         from headrace.interchange.variables import encode_variable
 
-        return encode_variable(self)
+        return encode_variable(self, "structured" if self.graph is None else get_default_graph().written_form)
 
     @staticmethod
     def from_proto(variable_def: Any, import_scope: str | None = None) -> Any:

@@ -215,6 +215,7 @@ MODULES = {"glob", "shutil", "pathlib", "tempfile", "subprocess", "mmap", "filei
 EXPECTED = {
     "files/native.py": {"safetensors.safe_open"},
     "files/sources.py": {"np.memmap"},  # of an open file
+    "resources/datasets/queries.py": {"sqlite3"},  # of a path that `system` has checked
     "resources/spill.py": {"tempfile"},
 }
 

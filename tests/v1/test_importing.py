@@ -262,7 +262,7 @@ def test_a_mapped_name_that_no_node_has_is_refused_in_a_meta_graph(checkpoint: s
 
 
 def test_a_meta_graph_of_primitives_keeps_its_collections(tmp_path: Path) -> None:
-    """After `disable_v2_behavior` the nodes of conditionals and loops are TensorFlow 1's, and so are the names."""
+    """The nodes and names of conditionals and loops are TensorFlow 1's."""
     tf.disable_v2_behavior()
     with tf.Graph().as_default() as graph:
         x = tf.placeholder(tf.float32, [], name="x")

@@ -28,12 +28,16 @@ def run(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.M
         monkeypatch.setattr(sys, "argv", [str(program)])
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         tf.reset_default_graph()
+        logger = tf.get_logger()
+        level, handlers = logger.level, list(logger.handlers)
         try:
             runpy.run_path(str(program), run_name="__main__")
         finally:  # the program may have called `disable_v2_behavior`
             tf.enable_resource_variables()
             tf.enable_control_flow_v2()
             tf.reset_default_graph()
+            logger.setLevel(level)
+            logger.handlers[:] = handlers
         return printed(*capfd.readouterr())
 
     return output

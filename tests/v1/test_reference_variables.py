@@ -26,6 +26,7 @@ RESOURCES_DIFFER = ("an_initial_value_of_another_variable", "a_loaded_value", "a
 @pytest.fixture(autouse=True)
 def _old_defaults() -> Iterator[None]:
     tf.disable_v2_behavior()
+    tf.disable_resource_variables()
     yield
     tf.enable_resource_variables()
     tf.enable_control_flow_v2()
@@ -121,7 +122,10 @@ def test_a_fed_reference_reaches_no_branch() -> None:
         v = tf.Variable(1.0, name="v")
         assert s.run(v * 2.0, {v: 3.0}) == 6.0
         chosen = tf.cond(tf.constant(True), lambda: v * 2.0, lambda: v)
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"uses the reference variable 'v:0', which is fed"):
+        assert s.run(chosen, {v: 3.0}) == 6.0
+        v = tf.Variable(1.0, name="v", trainable=False)
+        chosen = tf.cond(tf.constant(True), lambda: v * 2.0, lambda: v)
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"uses the reference variable 'v_1:0', which is fed"):
             s.run(chosen, {v: 3.0})
 
 

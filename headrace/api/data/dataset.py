@@ -788,7 +788,7 @@ class Dataset:
         reader_func: Callable[[Any], Any] | None = None,
         shard_func: Callable[..., Any] | None = None,
     ) -> Any:
-        """Returns a dataset whose first complete pass is written to a folder; later passes and programs read it.
+        """Returns a dataset that its first complete pass writes to a folder.
 
         Args:
           path: the folder, which belongs to this dataset alone.
@@ -842,7 +842,7 @@ class Dataset:
     def rejection_resample(
         self, class_func: Callable[..., Any], target_dist: Any, initial_dist: Any = None, seed: int | None = None
     ) -> Any:
-        """Returns a dataset of pairs of a class and an element, whose classes have a given distribution.
+        """Returns a dataset of pairs of class and element with a given distribution.
 
         Elements are rejected at random.
 
@@ -872,7 +872,7 @@ class Dataset:
         reduce_func: Callable[..., Any],
         finalize_func: Callable[..., Any],
     ) -> Any:
-        """Returns a dataset of one element for each key: the reduction of the elements with this key.
+        """Returns a dataset of the reductions of the elements of each key.
 
         The elements have the order of the keys.
 
@@ -1260,7 +1260,7 @@ class Dataset:
 
 
 def _in_turn(shards: Any) -> Any:
-    """Returns the dataset of one element of each shard in turn; at most 16 are open."""
+    """Returns the dataset of the elements of the shards in turn."""
     return shards.interleave(lambda shard: shard, 16)
 
 

@@ -224,7 +224,7 @@ def _default(b: Any, given: Any) -> Any:
 
 
 class SqlDataset(dataset.Dataset):
-    """Dataset of the rows of a query of a database file, a tuple of scalars for each row.
+    """Dataset of the rows of a query of a database file.
 
     NULL becomes 0 or "". The file is only read.
 

@@ -12,7 +12,7 @@ from headrace.opkit.dataset_ops import options_message
 
 
 class AutoShardPolicy(enum.IntEnum):
-    """How TensorFlow's strategies divide a dataset among workers. Source: `tf.data.experimental.AutoShardPolicy`."""
+    """Divisions of a dataset among workers by TensorFlow's strategies. Source: `tf.data.experimental.AutoShardPolicy`."""
 
     OFF = -1
     AUTO = 0
@@ -22,7 +22,7 @@ class AutoShardPolicy(enum.IntEnum):
 
 
 class AutotuneAlgorithm(enum.Enum):
-    """How TensorFlow tunes a pipeline. Source: `tf.data.experimental.AutotuneAlgorithm`."""
+    """Ways in which TensorFlow tunes a pipeline. Source: `tf.data.experimental.AutotuneAlgorithm`."""
 
     DEFAULT = 0
     HILL_CLIMB = 1
@@ -32,7 +32,7 @@ class AutotuneAlgorithm(enum.Enum):
 
 
 class ExternalStatePolicy(enum.Enum):
-    """What becomes of state outside of a pipeline that is saved. Source: `tf.data.experimental.ExternalStatePolicy`."""
+    """Treatments of state outside of a saved pipeline. Source: `tf.data.experimental.ExternalStatePolicy`."""
 
     WARN = 0
     IGNORE = 1
@@ -210,7 +210,7 @@ class Options(_Fields):
 
 
 def of_variant(variant: Any) -> Options:
-    """Returns the options of a dataset and of those that it is made of, which come first."""
+    """Returns the options of a dataset and of those below it."""
     if isinstance(variant, Tensor):
         op = variant.op
         inputs: Any = [t for t in op.inputs if t.dtype.base is dtypes.variant]

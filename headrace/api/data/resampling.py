@@ -76,7 +76,7 @@ def _estimated(dataset: Any, class_func: Callable[..., Any], target: Any, door: 
 
 
 def _acceptance(initial: Any, target: Any) -> tuple[Any, Any]:
-    """Returns the probability with which an element of each class is accepted, and that of no rejection at all.
+    """Returns the acceptance probability of each class, and that of no rejection.
 
     An element is taken from the unchanged dataset with the largest probability m that leaves each class possible, and
     from the filtered one otherwise.
@@ -91,7 +91,7 @@ def _acceptance(initial: Any, target: Any) -> tuple[Any, Any]:
 def _filtered(
     dataset: Any, accepted: Any, initial: Any, class_func: Callable[..., Any], seed: int | None, door: Any
 ) -> Any:
-    """Returns a dataset of pairs of a class and an element, of those that are accepted."""
+    """Returns a dataset of the accepted pairs of class and element."""
 
     def noted(accept: Any, dist: Any) -> Any:
         b = scopes.builder(accept, dist)

@@ -95,7 +95,7 @@ class DatasetSpec(VariantSpec):
 
 
 class SparseRowsSpec(VariantSpec):
-    """Description of a batch of sparse tensors whose component is a row of three strings for each of them.
+    """Description of a batch of sparse tensors, with rows of three strings.
 
     Args:
       spec: the description of the sparse tensor of the batch.

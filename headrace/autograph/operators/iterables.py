@@ -48,7 +48,7 @@ class Rows:
 
 
 def elements_of(x: Any) -> Any:
-    """Returns the iterator of a dataset, or of an iterator, that a graph iterates over; None if Python does."""
+    """Returns the iterator that a graph iterates over; None if Python does."""
     if scopes.is_outside():
         return None
     from headrace.api.data.iterators import OwnedIterator, in_graph  # which not every program needs

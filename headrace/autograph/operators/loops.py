@@ -185,7 +185,7 @@ def _for_rows(
 def _for_elements(
     elements: Any, body: Callable[[Any], None], extra_test: Callable[[], Any] | None, state: State
 ) -> None:
-    """Makes a loop over the elements of an iterator of a dataset, which ends at an optional without a value."""
+    """Makes a loop over the elements of an iterator of a dataset."""
     following: list[Any] = [elements.get_next_as_optional()]
     like = following[0]
 

@@ -24,7 +24,7 @@ def int64_scalar(results: Sequence[object], what: str) -> int:
 
 
 class GroupByReducer(Dataset):
-    """Dataset of one element for each key: the reduction of the elements with this key, in the order of the keys.
+    """Dataset of the reductions of the elements of each key, in key order.
 
     Args:
       input: the other dataset.

@@ -1,4 +1,4 @@
-"""Datasets of the rows of a query of a database file, by the sqlite3 of the standard library."""
+"""Datasets of the rows of a query of a database file, by sqlite3."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _text(x: Any) -> bytes:
 
 
 def _number(x: Any) -> int | float:
-    """Returns a value as a number: that at the start of a text, 0 for others."""
+    """Returns a value as a number; 0 without one."""
     if isinstance(x, (int, float)):
         return x
     found = None if x is None else _NUMBER.match(x.decode(errors="replace"))

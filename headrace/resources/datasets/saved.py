@@ -193,7 +193,7 @@ def _kind(value: Any) -> str:
 
 
 def loaded(path: str, types: Sequence[DType], read: Call, run: Pass) -> Dataset:
-    """Returns the dataset that a function makes of the dataset of the shards of a folder.
+    """Returns the dataset that a function makes of a folder's shards.
 
     Raises:
       NotFoundError: the folder has none.
@@ -222,7 +222,7 @@ class Loaded(Dataset):
 
 
 class Snapshot(Dataset):
-    """Dataset of the elements of another one, which the first complete pass writes to a folder.
+    """Dataset that its first complete pass writes to a folder.
 
     Args:
       input: the other dataset.

@@ -1,4 +1,4 @@
-"""TensorFlow 1's `make_csv_dataset`: batches of the columns of files, whose names and dtypes the files tell."""
+"""TensorFlow 1's `make_csv_dataset`: batches of the columns of files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make_csv_dataset(
     ignore_errors: bool = False,
     encoding: str = "utf-8",
 ) -> Any:
-    """Returns a dataset of batches of the columns of files: dicts by name, or pairs of a dict and the labels.
+    """Returns a dataset of batches of the columns of files.
 
     Args:
       file_pattern: a pattern of file names, or several.

@@ -79,7 +79,7 @@ class Dataset(data.Dataset):
 
     @classmethod
     def from_sparse_tensor_slices(cls, sparse_tensor: Any) -> Any:
-        """Returns a dataset of the indices, values and shapes of the rows of a sparse tensor.
+        """Returns a dataset of the rows of a sparse tensor.
 
         Args:
           sparse_tensor: the sparse tensor, of rank 1 or more.
@@ -151,7 +151,7 @@ def _in_default_graph(cls: type[data.Dataset], *names: str) -> None:
 
 
 def _named(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a method with a last argument `name`, which has no effect: TensorFlow keeps it for its statistics."""
+    """Returns a method with a last argument `name`, which has no effect."""
     signature = inspect.signature(method)
     if "name" in signature.parameters:
         return method

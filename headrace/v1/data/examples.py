@@ -69,7 +69,7 @@ def make_batched_features_dataset(
     sloppy_ordering: bool = False,
     drop_final_batch: bool = False,
 ) -> Any:
-    """Returns a dataset of batches of parsed examples: dicts by name, or pairs of a dict and the labels.
+    """Returns a dataset of batches of parsed examples.
 
     Args:
       file_pattern: a pattern of file names, or several.

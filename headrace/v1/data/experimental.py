@@ -173,7 +173,7 @@ def prefetch_to_device(device: str, buffer_size: Any = None) -> Apply:
 
 
 def copy_to_device(target_device: str, source_device: str = "/cpu:0") -> Apply:
-    """Returns the function that passes a dataset on; a step copies elements to the devices of its operations.
+    """Returns the function that passes a dataset on unchanged.
 
     Source: TensorFlow's `tf.data.experimental.copy_to_device`.
     """
@@ -342,7 +342,7 @@ def to_variant(dataset: Any) -> Any:
 
 
 def enable_debug_mode() -> None:
-    """Makes the functions of datasets that are made from now on run as Python, with eager tensors.
+    """Makes functions of later datasets run as Python, with eager tensors.
 
     Raises:
       ValueError: a graph is current.

@@ -824,6 +824,6 @@ class RaggedTensorSpec(VariantSpec):
 
 
 def to_variant(values: Any, splits: Any, rows: bool, row_splits_dtype: Any = dtypes.int64) -> Any:
-    """Returns a ragged tensor as a variant; with `rows`, its rows as a vector of variants."""
+    """Returns a ragged tensor, or its rows, as variants."""
     attrs = {"batched_input": rows, "Tsplits": splits[0].dtype.base if splits else row_splits_dtype}
     return scopes.builder(values).make("RaggedTensorToVariant", (list(splits), values), attrs)

@@ -10,7 +10,7 @@ from headrace.errors import UnimplementedError
 from headrace.files import local
 from headrace.interchange import files, meta_graph, saved_model
 from headrace.ir.graph import Operation, Tensor
-from headrace.v1.graph import Graph, GraphKeys, get_default_graph, written_form
+from headrace.v1.graph import Graph, GraphKeys, get_default_graph
 from headrace.v1.saved_model.signature_constants import DEFAULT_SERVING_SIGNATURE_DEF_KEY
 from headrace.v1.saved_model.signature_def_utils import predict_signature_def
 from headrace.v1.saved_model.tag_constants import SERVING
@@ -205,7 +205,7 @@ class SavedModelBuilder:
 def _name_in_file(graph: Graph, name: str) -> str:
     """Returns the name in the `GraphDef` of a tensor: that of "cond/Merge:0" is "cond:0"."""
     try:
-        return meta_graph.namer(graph, written_form())(graph.get_tensor_by_name(name))
+        return meta_graph.namer(graph, graph.written_form)(graph.get_tensor_by_name(name))
     except (KeyError, ValueError):
         return name  # the file may have names of other programs
 

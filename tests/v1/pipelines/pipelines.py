@@ -67,7 +67,7 @@ def _row(i: int, j: int) -> bytes:
 
 
 def _example(i: int) -> bytes:
-    """A serialized example with the feature n of one integer, and v of i % 3 of them."""
+    """A serialized example with a feature n and i % 3 numbers v."""
     n, many = bytes([i]), bytes(range(i % 3))
     entries = b"".join(
         _field(1, _field(1, key) + _field(2, _field(3, _field(1, data)))) for key, data in ((b"n", n), (b"v", many))
