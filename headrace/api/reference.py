@@ -109,7 +109,10 @@ class ReferenceVariable(Variable):
             Editor(graph).replace(inside, read.outputs[0])
 
     def initialized_value(self) -> Any:
-        """See `Variable.initialized_value`. The branch has a read of its own: the variable may have no value."""
+        """See `Variable.initialized_value`.
+
+        The branch has a read of its own, since the variable may have no value before.
+        """
         with scopes.entered(self._unordered()):
             return cond(self.is_initialized(), self.read_value, lambda: self._first)
 

@@ -12,7 +12,10 @@ from headrace.opkit.dataset_ops import options_message
 
 
 class AutoShardPolicy(enum.IntEnum):
-    """Divisions of a dataset among workers by TensorFlow's strategies. Source: `tf.data.experimental.AutoShardPolicy`."""
+    """Divisions of a dataset among workers by TensorFlow's strategies.
+
+    Source: TensorFlow's `tf.data.experimental.AutoShardPolicy`.
+    """
 
     OFF = -1
     AUTO = 0
