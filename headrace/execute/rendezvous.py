@@ -178,14 +178,14 @@ class LocalRendezvous(Rendezvous):
         if not self._arrived:
             return 0
         with self._lock:
-            return sum(edge in edges for edge, _, _ in self._arrived)
+            return sum(edge in edges for edge, _, _ in list(self._arrived))  # senders add without the lock
 
     def table(self, edges: Collection[str] | None = None) -> list[str]:
         with self._lock:
             lines = [f"{show(k)}: awaited, not sent" for k in self._waiting if edges is None or k[0] in edges]
             lines += [
                 f"{show(k)}: sent{'' if cause is None else ' dead'}, not received"
-                for k, (_, cause) in self._arrived.items()
+                for k, (_, cause) in list(self._arrived.items())
                 if edges is None or k[0] in edges
             ]
         return lines if len(lines) <= SHOWN else [*lines[:SHOWN], f"and {len(lines) - SHOWN} more"]

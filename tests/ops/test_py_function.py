@@ -163,7 +163,7 @@ def test_errors() -> None:
 def test_functions_of_v1_run_at_once() -> None:
     def f(x: Any) -> Any:
         assert tf.executing_eagerly()
-        assert not tf.control_flow_v2_enabled()
+        assert tf.control_flow_v2_enabled()
         with tf.Graph().as_default() as inner:
             assert not tf.executing_eagerly()
             assert tf.constant(1.0).graph is inner
