@@ -33,6 +33,16 @@ def _loops(x):
     return total
 
 
+def _dataset(x):
+    total = 0
+    for element in hr.data.Dataset.range(5):
+        i = hr.cast(element, hr.int32)
+        if i > x:
+            break
+        total += i
+    return total
+
+
 def _python_loop(x):
     for name in ("a", "bb"):
         x = x + len(name)
@@ -137,6 +147,7 @@ ROWS = {
     "`match`": _match,
     "`if`": _if,
     "`while`": _loops,
+    "`for` over datasets": _dataset,
     "`for` over other": _python_loop,
     "`break`": _jumps,
     "`and`": _logic,
