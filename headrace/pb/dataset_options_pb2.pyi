@@ -1,3 +1,4 @@
+from headrace.pb import model_pb2 as _model_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -40,10 +41,24 @@ class AutotuneOptions(_message.Message):
     enabled: bool
     cpu_budget: int
     ram_budget: int
-    autotune_algorithm: int
+    autotune_algorithm: _model_pb2.AutotuneAlgorithm
     initial_parallelism: int
     min_parallelism: int
-    def __init__(self, enabled: bool = ..., cpu_budget: _Optional[int] = ..., ram_budget: _Optional[int] = ..., autotune_algorithm: _Optional[int] = ..., initial_parallelism: _Optional[int] = ..., min_parallelism: _Optional[int] = ...) -> None: ...
+    def __init__(self, enabled: bool = ..., cpu_budget: _Optional[int] = ..., ram_budget: _Optional[int] = ..., autotune_algorithm: _Optional[_Union[_model_pb2.AutotuneAlgorithm, str]] = ..., initial_parallelism: _Optional[int] = ..., min_parallelism: _Optional[int] = ...) -> None: ...
+
+class CardinalityOptions(_message.Message):
+    __slots__ = ("compute_level",)
+    class ComputeLevel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CARDINALITY_COMPUTE_UNSPECIFIED: _ClassVar[CardinalityOptions.ComputeLevel]
+        CARDINALITY_COMPUTE_LOW: _ClassVar[CardinalityOptions.ComputeLevel]
+        CARDINALITY_COMPUTE_MODERATE: _ClassVar[CardinalityOptions.ComputeLevel]
+    CARDINALITY_COMPUTE_UNSPECIFIED: CardinalityOptions.ComputeLevel
+    CARDINALITY_COMPUTE_LOW: CardinalityOptions.ComputeLevel
+    CARDINALITY_COMPUTE_MODERATE: CardinalityOptions.ComputeLevel
+    COMPUTE_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    compute_level: CardinalityOptions.ComputeLevel
+    def __init__(self, compute_level: _Optional[_Union[CardinalityOptions.ComputeLevel, str]] = ...) -> None: ...
 
 class DistributeOptions(_message.Message):
     __slots__ = ("auto_shard_policy", "num_devices")
@@ -96,29 +111,29 @@ class ThreadingOptions(_message.Message):
     def __init__(self, max_intra_op_parallelism: _Optional[int] = ..., private_threadpool_size: _Optional[int] = ...) -> None: ...
 
 class Options(_message.Message):
-    __slots__ = ("deterministic", "distribute_options", "optimization_options", "slack", "threading_options", "external_state_policy", "autotune_options", "symbolic_checkpoint", "warm_start", "dataset_name", "framework_type", "service_options")
+    __slots__ = ("dataset_name", "framework_type", "deterministic", "autotune_options", "distribute_options", "optimization_options", "service_options", "slack", "threading_options", "external_state_policy", "symbolic_checkpoint", "warm_start")
+    DATASET_NAME_FIELD_NUMBER: _ClassVar[int]
+    FRAMEWORK_TYPE_FIELD_NUMBER: _ClassVar[int]
     DETERMINISTIC_FIELD_NUMBER: _ClassVar[int]
+    AUTOTUNE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     DISTRIBUTE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     OPTIMIZATION_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SLACK_FIELD_NUMBER: _ClassVar[int]
     THREADING_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     EXTERNAL_STATE_POLICY_FIELD_NUMBER: _ClassVar[int]
-    AUTOTUNE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
     SYMBOLIC_CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     WARM_START_FIELD_NUMBER: _ClassVar[int]
-    DATASET_NAME_FIELD_NUMBER: _ClassVar[int]
-    FRAMEWORK_TYPE_FIELD_NUMBER: _ClassVar[int]
-    SERVICE_OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    dataset_name: str
+    framework_type: _containers.RepeatedScalarFieldContainer[str]
     deterministic: bool
+    autotune_options: AutotuneOptions
     distribute_options: DistributeOptions
     optimization_options: OptimizationOptions
+    service_options: ServiceOptions
     slack: bool
     threading_options: ThreadingOptions
     external_state_policy: ExternalStatePolicy
-    autotune_options: AutotuneOptions
     symbolic_checkpoint: bool
     warm_start: bool
-    dataset_name: str
-    framework_type: _containers.RepeatedScalarFieldContainer[str]
-    service_options: ServiceOptions
-    def __init__(self, deterministic: bool = ..., distribute_options: _Optional[_Union[DistributeOptions, _Mapping]] = ..., optimization_options: _Optional[_Union[OptimizationOptions, _Mapping]] = ..., slack: bool = ..., threading_options: _Optional[_Union[ThreadingOptions, _Mapping]] = ..., external_state_policy: _Optional[_Union[ExternalStatePolicy, str]] = ..., autotune_options: _Optional[_Union[AutotuneOptions, _Mapping]] = ..., symbolic_checkpoint: bool = ..., warm_start: bool = ..., dataset_name: _Optional[str] = ..., framework_type: _Optional[_Iterable[str]] = ..., service_options: _Optional[_Union[ServiceOptions, _Mapping]] = ...) -> None: ...
+    def __init__(self, dataset_name: _Optional[str] = ..., framework_type: _Optional[_Iterable[str]] = ..., deterministic: bool = ..., autotune_options: _Optional[_Union[AutotuneOptions, _Mapping]] = ..., distribute_options: _Optional[_Union[DistributeOptions, _Mapping]] = ..., optimization_options: _Optional[_Union[OptimizationOptions, _Mapping]] = ..., service_options: _Optional[_Union[ServiceOptions, _Mapping]] = ..., slack: bool = ..., threading_options: _Optional[_Union[ThreadingOptions, _Mapping]] = ..., external_state_policy: _Optional[_Union[ExternalStatePolicy, str]] = ..., symbolic_checkpoint: bool = ..., warm_start: bool = ...) -> None: ...

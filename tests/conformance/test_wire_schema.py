@@ -14,6 +14,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from headrace import pb
+from headrace.pb import dataset_options_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ TENSORFLOW_SCHEMA = """
 import sys
 from google.protobuf import descriptor_pb2
 from tensorflow.core.example import example_pb2
+from tensorflow.core.framework import dataset_options_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, queue_runner_pb2, saved_model_pb2
 from tensorflow.core.protobuf import tensor_bundle_pb2, tensorflow_server_pb2
 from tensorflow.core.profiler import tfprof_log_pb2, tfprof_output_pb2
@@ -53,6 +55,7 @@ walk(saved_tensor_slice_pb2.DESCRIPTOR)
 walk(tensorflow_server_pb2.DESCRIPTOR)
 walk(tfprof_output_pb2.DESCRIPTOR)
 walk(tfprof_log_pb2.DESCRIPTOR)
+walk(dataset_options_pb2.DESCRIPTOR)
 sys.stdout.buffer.write(out.SerializeToString())
 """
 
@@ -82,6 +85,7 @@ def our_files() -> list[FileDescriptorProto]:
     walk(pb.ServerDef.DESCRIPTOR.file)
     walk(pb.GraphNodeProto.DESCRIPTOR.file)
     walk(pb.OpLogProto.DESCRIPTOR.file)
+    walk(dataset_options_pb2.DESCRIPTOR)
     return list(found.values())
 
 
@@ -145,7 +149,13 @@ def test_schema_equals_tensorflows(run_python: Callable[[str], bytes]) -> None:
 
 def test_names_are_our_own() -> None:
     files = [f for f in our_files() if not f.name.startswith("google/protobuf/")]
-    assert {f.package for f in files} == {"headrace.pb", "headrace.pb.error", "headrace.pb.tfprof"}
+    assert {f.package for f in files} == {
+        "headrace.pb",
+        "headrace.pb.data",
+        "headrace.pb.data.model",
+        "headrace.pb.error",
+        "headrace.pb.tfprof",
+    }
     assert all(f.name.startswith("headrace/pb/") for f in files)
 
 

@@ -205,6 +205,17 @@ def _save(type: str, **more: Any) -> Callable[[str], Any]:
     return make
 
 
+def _texts() -> Any:
+    return hr.raw_ops.TensorSliceDataset(components=[["a", "b"]], output_shapes=[()])
+
+
+def _records(type: str) -> Callable[[str], Any]:
+    def make(path: str) -> Any:
+        return getattr(hr.raw_ops, type)(input_dataset=_texts(), filename=path, compression_type="")
+
+    return make
+
+
 #: The file of each kind in the folders, and the operation that uses a path of it.
 OPS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "ReadFile": ("text", lambda path: hr.io.read_file(path)),
@@ -242,6 +253,13 @@ OPS: dict[str, tuple[str, Callable[[str], Any]]] = {
         ),
     ),
 }  # fmt: skip
+
+#: Operations that iterate over a dataset and write its elements.
+SINKS: dict[str, Callable[[str], Any]] = {
+    "DatasetToTFRecord": _records("DatasetToTFRecord"),
+    "ExperimentalDatasetToTFRecord": _records("ExperimentalDatasetToTFRecord"),
+    "SaveDataset": lambda path: hr.data.Dataset.from_tensor_slices(["a", "b"]).save(path),
+}
 
 #: Op types whose arguments look like those of files.
 NO_FILES = {
@@ -294,6 +312,11 @@ def _cached(type: str, **more: Any) -> Callable[[str], Any]:
     return make
 
 
+_COLUMN = {
+    "compression_type": "", "header": False, "field_delim": ",", "use_quote_delim": True, "na_value": "",
+    "select_cols": hr.constant([], hr.int64).numpy(), "record_defaults": [[""]], "output_types": [hr.string],
+    "output_shapes": [()],
+}  # fmt: skip
 _SIZES = {"header_bytes": 0, "record_bytes": 2, "footer_bytes": 0}
 #: Datasets, whose files the iterator opens.
 DATASETS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -303,6 +326,14 @@ DATASETS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "FixedLengthRecordDatasetV2": ("text", _rows("FixedLengthRecordDatasetV2", compression_type="", **_SIZES)),
     "CacheDataset": ("new", _cached("CacheDataset")),
     "CacheDatasetV2": ("new", _cached("CacheDatasetV2")),
+    "CSVDataset": ("text", _rows("CSVDataset", **_COLUMN)),
+    "ExperimentalCSVDataset": ("text", _rows("ExperimentalCSVDataset", **_COLUMN)),
+    "CSVDatasetV2": ("text", _rows("CSVDatasetV2", exclude_cols=_COLUMN["select_cols"], **_COLUMN)),
+    "LoadDataset": ("new", lambda path: hr.data.Dataset.load(path, hr.TensorSpec((), hr.string)).variant_tensor),
+    "SnapshotDatasetV2": (
+        "new",
+        lambda path: hr.data.Dataset.from_tensor_slices(["a", "b"]).snapshot(path).variant_tensor,
+    ),
 }
 
 
@@ -321,7 +352,7 @@ def test_every_op_with_a_file_name_has_a_case() -> None:
         record = op_registry.get(type)
         if any(_FILE.search(name) for name in (*(a.name for a in record.ins), *record.attrs)):
             named.add(type)
-    assert named - NO_FILES == OPS.keys() | DATASETS.keys()
+    assert named - NO_FILES == OPS.keys() | DATASETS.keys() | SINKS.keys()
     assert all(
         op_registry.get(type).kernel is None for type in named - NO_FILES
     )  # pure kernels run without the context of a step
@@ -354,12 +385,12 @@ def test_no_op_uses_a_file_outside_of_the_folder(files: Files, engine: str) -> N
             _denied(session, target, type, path)
 
 
-@pytest.mark.parametrize("type", DATASETS)
+@pytest.mark.parametrize("type", [*DATASETS, *SINKS])
 def test_an_iterator_of_a_dataset_does_not_run_in_another_process(files: Files, type: str) -> None:
     """Without this limit, datasets would need the hostile paths above."""
-    name, _ = DATASETS[type]
+    path = files.hostile(DATASETS[type][0] if type in DATASETS else "new")[0]
     with hr.Graph(ordered=False) as g:
-        target = _element(type, files.hostile(name)[0])
+        target = SINKS[type](path) if type in SINKS else _element(type, path)
     refused = pytest.raises(InvalidArgumentError, match="calls a Python function of this process")
     with hr.Session(hr.cluster.at(files.address), graph=g) as session, refused:
         session.run(target, timeout_ms=LIMIT)
