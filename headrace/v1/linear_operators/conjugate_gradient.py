@@ -89,11 +89,12 @@ def conjugate_gradient(
 
         def step(state: CGState) -> tuple[CGState]:
             z = operator.matvec(state.p)
-            alpha = (state.gamma / _dot(state.p, z))[..., None]
+            # a system of the batch that is solved exactly stays as it is: 0 / 0
+            alpha = math_ops.div_no_nan(state.gamma, _dot(state.p, z))[..., None]
             r = state.r - alpha * z
             q = improved(r)
             gamma = _dot(r, q)
-            p = q + (gamma / state.gamma)[..., None] * state.p
+            p = q + math_ops.div_no_nan(gamma, state.gamma)[..., None] * state.p
             return (CGState(state.i + 1, state.x + alpha * state.p, r, p, gamma),)
 
         first = improved(rest)
