@@ -7,7 +7,6 @@ from typing import Any
 
 from headrace import dtypes
 from headrace.api import scopes
-from headrace.api.data.structure import is_dataset
 from headrace.api.tensor_array import TensorArray
 from headrace.autograph.operators import values
 from headrace.autograph.operators.lists import TensorList
@@ -49,9 +48,10 @@ class Rows:
 
 def elements_of(x: Any) -> Any:
     """Returns the iterator that a graph iterates over; None if Python does."""
-    if scopes.is_outside():
+    if scopes.is_outside() or not hasattr(x, "element_spec"):
         return None
-    from headrace.api.data.iterators import OwnedIterator, in_graph  # which not every program needs
+    from headrace.api.data.iterators import OwnedIterator, in_graph  # here: few programs need datasets
+    from headrace.api.data.structure import is_dataset
 
     if isinstance(x, OwnedIterator):
         return x
