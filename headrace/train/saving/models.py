@@ -17,6 +17,7 @@ from headrace import shapes
 from headrace.api.variable import Variable
 from headrace.errors import DataLossError, InvalidArgumentError
 from headrace.train.saving import values
+from headrace.train.saving.restoring import assign
 
 M = TypeVar("M")
 
@@ -99,7 +100,7 @@ def load(path: str | os.PathLike[str], model: M | None = None, session: Any = No
                 f"the variable {v.name!r} has dtype {v.dtype.base.name} and shape {v.shape}; its value in "
                 f"{os.fspath(path)!r}, of {name!r}, has dtype {value.dtype} and shape {value.shape}"
             )
-    _assign(variables, found, session)
+    assign(_session_for(variables, session), zip(variables, found, strict=True))
     return model
 
 
@@ -148,16 +149,3 @@ def _values_of(variables: list[Variable], session: Any) -> list[Any]:
         return [v.numpy() for v in variables]
     read: list[Any] = session.run(variables)
     return read
-
-
-def _assign(variables: list[Variable], found: list[np.ndarray], session: Any) -> None:
-    if _session_for(variables, session) is None:
-        for v, value in zip(variables, found, strict=True):
-            v.assign(value)
-        return
-    left = [(v.initializer, value) for v, value in zip(variables, found, strict=True)]
-    while left:  # an initializer assigns its second input, which is fed; those that share an input run in turns
-        fed = {i.inputs[1]: (i, value) for i, value in reversed(left)}
-        session.run([i for i, _ in fed.values()], {t: value for t, (_, value) in fed.items()})
-        run = {i for i, _ in fed.values()}
-        left = [(i, value) for i, value in left if i not in run]

@@ -25,6 +25,8 @@ from headrace.train.saving.saveables import key_of, slice_spec
 if TYPE_CHECKING:
     import numpy as np
 
+    from headrace.ir.graph import Operation
+
 Rename: TypeAlias = "Mapping[str, str | None] | Callable[[str], str | None] | None"
 
 
@@ -364,7 +366,9 @@ def _renamed(name: str, rename: Rename) -> str | None:
 
 
 def assign(sess: Any, found: Iterable[tuple[Variable, Any]]) -> None:
-    """Assigns values to variables, those of a graph in one run.
+    """Assigns values to variables, those of a graph in one run where it can.
+
+    An initializer assigns its second input, which is fed. Variables with one tensor as initial value take turns.
 
     Args:
       sess: the session. None: the variables are eager.
@@ -373,7 +377,7 @@ def assign(sess: Any, found: Iterable[tuple[Variable, Any]]) -> None:
     Raises:
       GraphError: the initializer of a variable is no assignment.
     """
-    inits, feeds = [], {}
+    left: list[tuple[Operation, Any]] = []
     for v, value in found:
         if v.graph is None:
             v.assign(value)
@@ -383,7 +387,8 @@ def assign(sess: Any, found: Iterable[tuple[Variable, Any]]) -> None:
             raise GraphError(
                 f"the initializer '{init.name}' of '{v.name}' is no assignment whose value could be fed; use a Saver"
             )
-        inits.append(init)
-        feeds[init.inputs[1]] = value
-    if inits:
-        sess.run(inits, feeds)
+        left.append((init, value))
+    while left:
+        turn = {init.inputs[1]: (init, value) for init, value in reversed(left)}
+        sess.run([init for init, _ in turn.values()], {t: value for t, (_, value) in turn.items()})
+        left = [(init, value) for init, value in left if turn[init.inputs[1]][0] is not init]
