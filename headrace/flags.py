@@ -323,6 +323,11 @@ def cache_folder() -> str:
     return os.path.join(home, "headrace") if os.path.isabs(home) else ""
 
 
+def tf_config() -> str:
+    """The text of TensorFlow's environment variable TF_CONFIG, which describes a task; "" without one."""
+    return os.environ.get("TF_CONFIG", "")
+
+
 @contextlib.contextmanager
 def override(**values: Any) -> Iterator[None]:
     """Sets flags for the duration of a `with` block.

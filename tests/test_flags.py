@@ -53,7 +53,7 @@ def test_a_bad_value_in_the_environment_is_refused_by_name():
 def test_no_other_module_reads_the_environment():
     package = ROOT / "headrace"
     readers = [p.name for p in package.rglob("*.py") if re.search(r"os\.environ|\bgetenv", p.read_text())]
-    assert sorted(readers) == ["flags.py", "run_config.py"]  # the latter reads TensorFlow's TF_CONFIG
+    assert readers == ["flags.py"]
 
 
 def _fresh(code: str) -> str:

@@ -6,11 +6,11 @@ import json
 import os
 from typing import Any, Final
 
+from headrace import flags
 from headrace.errors import UnimplementedError
 from headrace.train.monitored import USE_DEFAULT
 
 _SECONDS: Final = 600  # TensorFlow's default period of checkpoints
-_VARIABLE: Final = "TF_CONFIG"
 
 
 class RunConfig:
@@ -216,7 +216,7 @@ def _environment() -> dict[str, Any]:
       ValueError: it is no JSON object.
       UnimplementedError: it has a cluster.
     """
-    text = os.environ.get(_VARIABLE, "")
+    text = flags.tf_config()
     if not text:
         return {}
     try:
