@@ -19,6 +19,7 @@ from headrace.errors import NotFoundError
 from headrace.files import records, system
 from headrace.resources.datasets import state
 from headrace.resources.datasets.base import Dataset, Element, Iterator, Pass, Through, no_state
+from headrace.resources.datasets.element_file import ElementFile
 from headrace.resources.datasets.elements import Elements
 from headrace.resources.datasets.state import Saved, State
 from headrace.resources.workers import Workers
@@ -242,7 +243,7 @@ class FileCache(Dataset):
 
     def iterator(self, run: Pass) -> Iterator:
         if system.exists(self._path):
-            return _FileIterator(run, self._path)
+            return ElementFile(run, self._path)
         return _WritingIterator(run, self.inputs[0].iterator(run), self._path)
 
     def cardinality(self) -> int:
@@ -283,30 +284,3 @@ def _discard(writer: records.Writer, path: str) -> None:
     writer.close()
     with contextlib.suppress(FileNotFoundError, NotFoundError):
         system.unlink(path)
-
-
-class _FileIterator(Iterator):
-    __slots__ = ("_at", "_file")
-
-    def __init__(self, run: Pass, path: str) -> None:
-        super().__init__(run)
-        self._file: records.File | None = records.File(path)
-        self._at = 0
-
-    def next(self) -> Element | None:
-        if self._file is None:
-            return None
-        found = self._file.next()
-        if found is None:
-            self._file.close()
-            self._file = None
-            return None
-        self._at += 1
-        return state.decode(found).element()
-
-    def save(self) -> State:
-        return {"at": self._at}
-
-    def restore(self, saved: Saved) -> None:
-        for _ in range(saved.number("at")):
-            self.next()

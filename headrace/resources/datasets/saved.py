@@ -20,6 +20,7 @@ from headrace.errors import AlreadyExistsError, DataLossError, InvalidArgumentEr
 from headrace.files import local, records, system
 from headrace.resources.datasets import state
 from headrace.resources.datasets.base import UNKNOWN, Call, Dataset, Element, Iterator, Pass, Through, no_state
+from headrace.resources.datasets.element_file import ElementFile
 from headrace.resources.datasets.elements import Elements
 from headrace.resources.datasets.grouping import int64_scalar
 from headrace.resources.datasets.mapping import made_dataset
@@ -151,41 +152,18 @@ class _Shard(Dataset):
         return _ShardIterator(run, self)
 
 
-class _ShardIterator(Iterator):
-    __slots__ = ("_at", "_file", "_shard")
+class _ShardIterator(ElementFile):
+    __slots__ = ("_shard",)
 
     def __init__(self, run: Pass, shard: _Shard) -> None:
-        super().__init__(run)
+        super().__init__(run, shard.path, shard.compression)
         self._shard = shard
-        self._file: records.File | None = records.File(shard.path, shard.compression)
-        self._at = 0
-
-    def __del__(self) -> None:
-        file = getattr(self, "_file", None)
-        if file is not None:
-            file.close()
 
     def next(self) -> Element | None:
-        if self._file is None:
-            return None
-        found = self._file.next()
-        if found is None:
-            self._file.close()
-            self._file = None
-            return None
-        self._at += 1
-        element = state.decode(found).element()
-        if [_kind(v) for v in element] != [t.numpy.kind for t in self._shard.types]:
+        element = super().next()
+        if element is not None and [_kind(v) for v in element] != [t.numpy.kind for t in self._shard.types]:
             raise DataLossError(f"{self._shard.path}: element {self._at - 1} has other dtypes than its dataset")
         return element
-
-    def save(self) -> State:
-        return {"at": self._at}
-
-    def restore(self, saved: Saved) -> None:
-        for _ in range(saved.number("at")):
-            if self.next() is None:
-                break
 
 
 def _kind(value: Any) -> str:
