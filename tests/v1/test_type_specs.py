@@ -65,3 +65,16 @@ def test_descriptions_fit_values() -> None:
     assert tf.NoneTensorSpec().is_compatible_with(None)
     assert not tf.NoneTensorSpec().is_compatible_with(0)
     assert len({tf.NoneTensorSpec(), tf.NoneTensorSpec(), tf.IndexedSlicesSpec(), tf.IndexedSlicesSpec()}) == 2
+
+
+def test_datasets_and_optionals_fit_their_descriptions() -> None:
+    dataset = tf.data.Dataset.range(3)
+    spec = tf.type_spec_from_value(dataset)
+    assert spec.is_compatible_with(dataset)
+    assert not spec.is_compatible_with(dataset.batch(2))
+    optional = tf.data.experimental.Optional.from_value(tf.constant(1))
+    assert tf.type_spec_from_value(optional).is_compatible_with(optional)
+    assert not tf.OptionalSpec(tf.TensorSpec([2], tf.int32)).is_compatible_with(optional)
+    dense = tf.RaggedTensorSpec([2], tf.float32, 0)
+    assert dense.is_compatible_with(tf.zeros([2]))
+    assert not dense.is_compatible_with(tf.zeros([3]))

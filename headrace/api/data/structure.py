@@ -42,6 +42,24 @@ class VariantSpec:
         """The class of the leaves."""
         raise NotImplementedError
 
+    @staticmethod
+    def from_value(value: Any) -> Any:
+        """Returns the description of a leaf."""
+        raise NotImplementedError
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether a description, or a leaf, can have a common value with this one."""
+        other = self.from_value(spec_or_value) if self._describes(spec_or_value) else spec_or_value
+        return isinstance(other, type(self)) and self._fits(other)
+
+    def _describes(self, x: Any) -> bool:
+        """Whether `x` is a leaf of this kind, not a description."""
+        return isinstance(x, self.value_type)
+
+    def _fits(self, other: Any) -> bool:
+        """Whether some leaf has both descriptions; `other` has the same class."""
+        return self == other
+
     def _leaf(self, t: Any, dataset: Any) -> Any:
         """Returns the leaf of a component; `dataset` makes datasets of variants."""
         raise NotImplementedError
@@ -77,6 +95,14 @@ class DatasetSpec(VariantSpec):
         self.shape = shapes.as_shape(dataset_shape)
         if self.shape:
             raise ValueError(f"an element has single datasets: `dataset_shape` is (), got {dataset_shape}")
+
+    def _describes(self, x: Any) -> bool:
+        return is_dataset(x)
+
+    @staticmethod
+    def from_value(value: Any) -> DatasetSpec:
+        """Returns the description of a dataset."""
+        return DatasetSpec(value.element_spec)
 
     def __repr__(self) -> str:
         return f"DatasetSpec({self.element_spec!r})"
@@ -152,11 +178,8 @@ class TensorArraySpec(VariantSpec):
         shape = shapes.as_shape(value.element_shape)
         return TensorArraySpec(shape, value.dtype, value._dynamic_size, value._infer_shape)
 
-    def is_compatible_with(self, spec_or_value: Any) -> bool:
-        """Whether a description, or an array, can have a common value with this one."""
-        is_array = isinstance(spec_or_value, TensorArray)
-        other = self.from_value(spec_or_value) if is_array else spec_or_value
-        is_same = isinstance(other, TensorArraySpec) and self._parts()[1:3] == other._parts()[1:3]
+    def _fits(self, other: TensorArraySpec) -> bool:
+        is_same = self._parts()[1:3] == other._parts()[1:3]
         return is_same and shapes.compatible(self._element_shape, other._element_shape)
 
     def _parts(self) -> tuple[Any, ...]:

@@ -769,16 +769,14 @@ class RaggedTensorSpec(VariantSpec):
         """The class of the tensors that this describes."""
         return RaggedTensor if self.ragged_rank else Tensor
 
-    def is_compatible_with(self, spec_or_value: Any) -> bool:
-        """Whether a description, or a ragged tensor, can have a common value with this one."""
-        is_ragged = isinstance(spec_or_value, RaggedTensor)
-        other = self.from_value(spec_or_value) if is_ragged else spec_or_value
-        is_same = isinstance(other, RaggedTensorSpec) and self._parts()[1:] == other._parts()[1:]
-        return is_same and shapes.compatible(self.shape, other.shape)
+    def _fits(self, other: RaggedTensorSpec) -> bool:
+        return self._parts()[1:] == other._parts()[1:] and shapes.compatible(self.shape, other.shape)
 
     @staticmethod
     def from_value(value: Any) -> RaggedTensorSpec:
         """Returns the description of a ragged tensor."""
+        if not isinstance(value, RaggedTensor):
+            return RaggedTensorSpec(value.shape, value.dtype.base, 0)
         splits = value.nested_row_splits
         return RaggedTensorSpec(value.shape, value.dtype, len(splits), splits[0].dtype.base)
 
