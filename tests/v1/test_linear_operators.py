@@ -29,7 +29,7 @@ NARROWER = {
 SINGLE = {"circulant", "circulant 2D", "circulant 3D", "circulant of reals"}
 
 
-# What TensorFlow 2.21 computes in the test of conjugate gradients.
+# TensorFlow 2.21's results in the test of conjugate gradients.
 CG = {
     "iterations": (3, 3, 1),
     "x": [

@@ -21,6 +21,8 @@ AGE = np.float32(RNG.uniform(-1, 1, 100))
 JOB = RNG.choice(["a", "b", "c"], 100)
 LABEL = ((AGE > 0) ^ (JOB == "b")).astype(np.int64)
 
+SEEDED = tf.estimator.RunConfig(tf_random_seed=1)
+
 
 def fed(labels: Any, **more: Any) -> Any:
     features = {"age": AGE, "job": JOB, **more}
@@ -62,7 +64,7 @@ def test_a_network_of_three_named_classes(tmp_path: Path) -> None:
     age, job, _ = columns()
     made = tf.estimator.DNNClassifier(
         [16], [age, tf.feature_column.indicator_column(job)], str(tmp_path), n_classes=3, weight_column="w",
-        label_vocabulary=["low", "mid", "high"], optimizer=lambda: tf.train.AdamOptimizer(0.05),
+        label_vocabulary=["low", "mid", "high"], optimizer=lambda: tf.train.AdamOptimizer(0.05), config=SEEDED,
     ).train(train, steps=80)  # fmt: skip
     found = made.evaluate(check)
     assert list(found) == ["accuracy", "average_loss", "loss", "global_step"]
@@ -93,7 +95,7 @@ def test_regressors_and_baselines(tmp_path: Path) -> None:
     age = columns()[0]
     for name, made in (
         ("linear", tf.estimator.LinearRegressor([age], str(tmp_path / "a"), optimizer="SGD")),
-        ("dnn", tf.estimator.DNNRegressor([8], [age], str(tmp_path / "b"))),
+        ("dnn", tf.estimator.DNNRegressor([8], [age], str(tmp_path / "b"), config=SEEDED)),
         ("baseline", tf.estimator.BaselineRegressor(str(tmp_path / "c"))),
     ):
         if name == "linear":  # a step of the sum of 50 losses at TensorFlow's default rate diverges
