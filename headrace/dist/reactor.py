@@ -264,6 +264,7 @@ class Reactor:
         self._is_wanted = False  # whether a thread outside the reactor wants to lead
         self._guest_at = -math.inf  # the last time at which such a thread led
         self._is_closing = False
+        self._is_shutting = False  # whether the leader runs the callbacks of `close`, and holds the baton
         self._end_reason: str | None = None  # of a closed reactor, or in a forked process
         self._is_forked = False
         self._ended = threading.Event()
@@ -323,7 +324,9 @@ class Reactor:
                 return
             try:
                 me = self._baton.pop()
-            except IndexError:  # the callbacks of `close`
+            except IndexError:
+                if not self._is_shutting:  # another thread has just taken the lead, and notes itself after this block
+                    self._leader = _Worker()
                 return
             if not self._promote():
                 self._baton.append(me)
@@ -521,6 +524,7 @@ class Reactor:
 
     def _shut(self) -> None:
         """Closes everything, in the leader, outside of jobs."""
+        self._is_shutting = True
         self._run_queue()
         for _ in range(4):  # a callback may open and submit more, but not for ever
             for member in list(self._members.values()):

@@ -243,6 +243,26 @@ def test_busy_has_no_effect_if_all_threads_are_in_jobs(make: Callable[..., React
     await_(done)
 
 
+def test_busy_while_another_thread_takes_the_lead(make: Callable[..., Reactor]) -> None:
+    """A thread that has taken the baton notes itself as the leader only when it gets the lock."""
+    r = make(watch_period=FOREVER)
+    results: list[bool] = []
+    done = threading.Event()
+
+    def job() -> None:
+        baton = r._baton.pop()  # as another thread does after its job, before it takes the lock
+        results.append(r.is_active())
+        r.busy()
+        results.append(r.is_active())
+        r._leader = baton
+        r._baton.append(baton)
+        done.set()
+
+    r.submit(job)
+    await_(done)
+    assert results == [True, False]
+
+
 def test_the_watchdog_takes_the_lead_from_a_long_job(make: Callable[..., Reactor]) -> None:
     r = make()
     for _ in range(5):
