@@ -11,9 +11,7 @@ from headrace.api.io import FixedLenFeature as FixedLenFeature
 from headrace.api.io import FixedLenSequenceFeature as FixedLenSequenceFeature
 from headrace.api.io import SparseFeature as SparseFeature
 from headrace.api.io import VarLenFeature as VarLenFeature
-from headrace.v1 import files as gfile
 from headrace.v1.arguments import named
-from headrace.v1.exporting import write_graph as write_graph
 from headrace.v1.graph import in_default_graph
 from headrace.v1.image import decode_and_crop_jpeg as decode_and_crop_jpeg
 from headrace.v1.image import decode_bmp as decode_bmp
@@ -25,7 +23,6 @@ from headrace.v1.image import encode_jpeg as encode_jpeg
 from headrace.v1.image import encode_png as encode_png
 from headrace.v1.image import extract_jpeg_shape as extract_jpeg_shape
 from headrace.v1.image import is_jpeg as is_jpeg
-from headrace.v1.input import match_filenames_once as match_filenames_once
 from headrace.v1.python_io import TFRecordCompressionType as TFRecordCompressionType
 from headrace.v1.python_io import TFRecordOptions as TFRecordOptions
 from headrace.v1.python_io import TFRecordWriter as TFRecordWriter
@@ -73,9 +70,17 @@ parse_sequence_example = in_default_graph(io.parse_sequence_example)
 parse_single_sequence_example = in_default_graph(io.parse_single_sequence_example)
 
 # Imported on first use.
-_LATER = {"RaggedFeature": "headrace.v1.ragged.features:RaggedFeature"}
+_LATER = {
+    "RaggedFeature": "headrace.v1.ragged.features:RaggedFeature",
+    "gfile": "headrace.v1.files",
+    "match_filenames_once": "headrace.v1.input:match_filenames_once",
+    "write_graph": "headrace.v1.exporting:write_graph",
+}
 
 if TYPE_CHECKING:
+    from headrace.v1 import files as gfile
+    from headrace.v1.exporting import write_graph
+    from headrace.v1.input import match_filenames_once
     from headrace.v1.ragged.features import RaggedFeature
 
 # fmt: off

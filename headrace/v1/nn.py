@@ -16,7 +16,6 @@ from headrace.api.nn.losses import broadcast_softmax_cross_entropy
 from headrace.api.nn.windows import sliding
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.v1 import array_ops, math_ops
-from headrace.v1 import rnn_cell as rnn_cell
 from headrace.v1.arguments import named
 from headrace.v1.array_ops import depth_to_space as depth_to_space
 from headrace.v1.array_ops import space_to_batch as space_to_batch
@@ -35,12 +34,6 @@ from headrace.v1.plain_ops import quantized_avg_pool as quantized_avg_pool
 from headrace.v1.plain_ops import quantized_conv2d as quantized_conv2d
 from headrace.v1.plain_ops import quantized_max_pool as quantized_max_pool
 from headrace.v1.plain_ops import quantized_relu_x as quantized_relu_x
-from headrace.v1.rnn import bidirectional_dynamic_rnn as bidirectional_dynamic_rnn
-from headrace.v1.rnn import dynamic_rnn as dynamic_rnn
-from headrace.v1.rnn import raw_rnn as raw_rnn
-from headrace.v1.rnn import static_bidirectional_rnn as static_bidirectional_rnn
-from headrace.v1.rnn import static_rnn as static_rnn
-from headrace.v1.rnn import static_state_saving_rnn as static_state_saving_rnn
 
 relu = in_default_graph(nn.relu)
 relu6 = in_default_graph(nn.relu6)
@@ -588,6 +581,40 @@ def collapse_repeated(labels: Any, seq_length: Any, name: str | None = None) -> 
         return array_ops.scatter_nd(places, array_ops.boolean_mask(labels, kept), shape), new
 
 
+# Imported on first use.
+_LATER = {"rnn_cell": "headrace.v1.rnn_cell"} | {
+    name: f"headrace.v1.rnn:{name}"
+    for name in (
+        "bidirectional_dynamic_rnn",
+        "dynamic_rnn",
+        "raw_rnn",
+        "static_bidirectional_rnn",
+        "static_rnn",
+        "static_state_saving_rnn",
+    )
+}
+
+if TYPE_CHECKING:
+    from headrace.v1 import rnn_cell
+    from headrace.v1.rnn import (
+        bidirectional_dynamic_rnn as bidirectional_dynamic_rnn,
+    )
+    from headrace.v1.rnn import (
+        dynamic_rnn as dynamic_rnn,
+    )
+    from headrace.v1.rnn import (
+        raw_rnn as raw_rnn,
+    )
+    from headrace.v1.rnn import (
+        static_bidirectional_rnn as static_bidirectional_rnn,
+    )
+    from headrace.v1.rnn import (
+        static_rnn as static_rnn,
+    )
+    from headrace.v1.rnn import (
+        static_state_saving_rnn as static_state_saving_rnn,
+    )
+
 # fmt: off
 __all__ = [
     "all_candidate_sampler", "approx_max_k", "approx_min_k", "atrous_conv2d", "atrous_conv2d_transpose", "avg_pool",
@@ -616,4 +643,4 @@ __all__ = [
 # fmt: on
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = public_names.of(__name__, __all__)
+    __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

@@ -244,7 +244,7 @@ def test_busy_has_no_effect_if_all_threads_are_in_jobs(make: Callable[..., React
 
 
 def test_busy_while_another_thread_takes_the_lead(make: Callable[..., Reactor]) -> None:
-    """A thread that has taken the baton notes itself as the leader only when it gets the lock."""
+    """A thread with the baton notes itself as the leader only with the lock."""
     r = make(watch_period=FOREVER)
     results: list[bool] = []
     done = threading.Event()
