@@ -13,7 +13,7 @@ from headrace.execute import blas
 
 
 @pytest.mark.parametrize("engine", ["", "interpret"])
-@pytest.mark.parametrize(("n", "wanted"), [(8, 1), (64, 1), (256, 3)])
+@pytest.mark.parametrize(("n", "wanted"), [(8, 1), (128, 1), (256, 3)])
 def test_small_products_have_one_thread(n: int, wanted: int, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     init = blas.threads.__init__
@@ -31,7 +31,7 @@ def test_small_products_have_one_thread(n: int, wanted: int, engine: str, monkey
     assert set(seen) == {wanted}
 
 
-@pytest.mark.parametrize(("n", "wanted"), [(4, 1), (64, 1), (512, 3)])
+@pytest.mark.parametrize(("n", "wanted"), [(4, 1), (256, 1), (512, 3)])
 def test_a_batch_of_unknown_size_counts_as_a_small_one(n: int, wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     init = blas.threads.__init__

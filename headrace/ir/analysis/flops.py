@@ -33,7 +33,7 @@ def is_threaded(op: Operation) -> bool:
         return False
     known = [[None if t.shape is None else _assumed(t.shape) for t in ts] for ts in (op.inputs, op.outputs)]
     flops = None if facts.cost is None else facts.cost(*known)
-    return flops is None or flops >= thresholds.POOL_FLOPS
+    return flops is None or flops >= thresholds.THREADED_PRODUCT
 
 
 def _assumed(shape: tuple[int | None, ...]) -> tuple[int, ...]:
