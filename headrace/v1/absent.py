@@ -37,7 +37,6 @@ REASONS: Final[dict[str, str]] = {
     "data.experimental.distributed_save": "a job of TensorFlow's data service; `Dataset.save` writes a dataset",
     "data.experimental.get_model_proto": "the model of TensorFlow's tuning of pipelines; `hr.profile` measures steps",
     "quantization.experimental.*": "a converter of saved models for phones",
-    "experimental.*ension*": _EXTENSION,
     "experimental.dispatch_*": _EXTENSION,
     "experimental.unregister_dispatch_for": _EXTENSION,
     "experimental.DynamicRaggedShape": "a part of TensorFlow 2's ragged tensors",

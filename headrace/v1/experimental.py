@@ -70,16 +70,27 @@ def output_all_intermediates(state: bool | None) -> None:
 
 
 if TYPE_CHECKING:
+    from headrace.v1 import extension_types as extension_type
     from headrace.v1.data.experimental import Optional
+    from headrace.v1.extension_types.batching import ExtensionTypeBatchEncoder
+    from headrace.v1.extension_types.extension_type import BatchableExtensionType, ExtensionType
+    from headrace.v1.extension_types.specs import ExtensionTypeSpec
 
 # Imported on first use, with data sets.
-_LATER = {"Optional": "headrace.v1.data.experimental:Optional"}
+_LATER = {
+    "BatchableExtensionType": "headrace.v1.extension_types.extension_type:BatchableExtensionType",
+    "ExtensionType": "headrace.v1.extension_types.extension_type:ExtensionType",
+    "ExtensionTypeBatchEncoder": "headrace.v1.extension_types.batching:ExtensionTypeBatchEncoder",
+    "ExtensionTypeSpec": "headrace.v1.extension_types.specs:ExtensionTypeSpec",
+    "Optional": "headrace.v1.data.experimental:Optional",
+    "extension_type": "headrace.v1.extension_types",
+}
 
 # fmt: off
 __all__ = [
-    "Optional",
-    "async_clear_error", "async_scope", "enable_strict_mode", "float4_e2m1fn", "float8_e4m3b11fnuz", "float8_e4m3fn",
-    "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "function_executor_type", "int2", "int4",
+    "BatchableExtensionType", "ExtensionType", "ExtensionTypeBatchEncoder", "ExtensionTypeSpec", "Optional",
+    "async_clear_error", "async_scope", "enable_strict_mode", "extension_type", "float4_e2m1fn", "float8_e4m3b11fnuz",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "function_executor_type", "int2", "int4",
     "output_all_intermediates", "uint2", "uint4",
 ]
 # fmt: on

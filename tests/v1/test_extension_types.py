@@ -1,0 +1,160 @@
+"""`tf.experimental.ExtensionType`, compared with results of TensorFlow 2.21."""
+
+from __future__ import annotations
+
+import json
+import typing
+from typing import Any
+
+import pytest
+
+import headrace as hr
+import headrace.v1 as tf
+from tests.v1.extension_type_cases import VALUES, results
+
+
+def differences() -> dict[str, Any]:
+    wanted, out = json.loads(VALUES.read_text(encoding="utf-8")), {}
+    for name, found in results(tf).items():
+        want = wanted.pop(name)
+        is_error = isinstance(want, dict) and "error" in want
+        same = isinstance(found, dict) and want["error"][0] in found.get("error", ()) if is_error else found == want
+        if not same:
+            out[name] = (want, found)
+    return out | {name: (want, None) for name, want in wanted.items()}
+
+
+@pytest.mark.system
+def test_extension_types_behave_as_tensorflows() -> None:
+    assert differences() == {}
+
+
+class Rows(tf.experimental.BatchableExtensionType):
+    values: tf.Tensor
+    r: tf.RaggedTensor
+    shape: tf.TensorShape
+    n: int = 3
+
+
+class Same(tf.experimental.BatchableExtensionType):
+    """A number of all elements, and a value of each."""
+
+    number: tf.Tensor
+    value: tf.Tensor
+
+    class Encoder(tf.experimental.ExtensionTypeBatchEncoder):
+        def batch(self, spec: Any, batch_size: Any) -> Any:
+            return Same.Spec(spec.number, tf.TensorSpec([batch_size, *spec.value.shape], spec.value.dtype))
+
+        def unbatch(self, spec: Any) -> Any:
+            return Same.Spec(spec.number, tf.TensorSpec(spec.value.shape[1:], spec.value.dtype))
+
+        def encode(self, spec: Any, value: Any, minimum_rank: int = 0) -> Any:
+            return (value.value,)
+
+        def decode(self, spec: Any, encoded_value: Any) -> Any:
+            return Same(0, encoded_value[0])
+
+        def encoding_specs(self, spec: Any) -> Any:
+            return (spec.value,)
+
+    __batch_encoder__ = Encoder()
+
+
+class Masked(tf.experimental.ExtensionType):
+    values: tf.Tensor
+    mask: tf.Tensor
+    name: str = "x"
+
+
+def first(dataset: Any) -> Any:
+    """The first element, as lists."""
+    element = tf.data.make_one_shot_iterator(dataset).get_next()
+    with tf.Session() as session:
+        return [x.tolist() for x in session.run(tf.nest.flatten(element, expand_composites=True))]
+
+
+@pytest.mark.system
+def test_datasets_have_extension_types_as_elements() -> None:
+    with tf.Graph().as_default():
+        whole = Rows([[1, 2], [3, 4], [5, 6]], tf.ragged.constant([[1], [], [2, 3]]), [3, 2])
+        d = tf.data.Dataset.from_tensor_slices(whole)
+        batches = d.batch(2)
+        assert (d.element_spec.shape.as_list(), d.element_spec.n) == ([2], 3)
+        assert (batches.element_spec.shape.as_list(), batches.element_spec.r.ragged_rank) == ([None, 2], 1)
+        assert batches.unbatch().element_spec == d.element_spec
+        assert first(batches) == [[[1, 2], [3, 4]], [1], [0, 1, 1]]
+        assert first(batches.unbatch()) == first(d.concatenate(d)) == [[1, 2], [1]]
+        assert first(d.filter(lambda x: x.values[0] > 2)) == [[3, 4], []]
+        assert first(tf.data.Dataset.zip((d, d))) == [[1, 2], [1], [1, 2], [1]]
+        assert first(d.map(lambda x: (x.values * 2, Masked(x.values, x.r)))) == [[2, 4], [1, 2], [1]]
+        assert (d.output_types, d.output_classes, d.output_shapes.as_list()) == (d.element_spec, Rows, [2])
+
+
+def test_an_encoder_decides_the_batches_of_an_extension_type() -> None:
+    with tf.Graph().as_default():
+        d = tf.data.Dataset.from_tensor_slices(Same(1, [5, 6, 7]))
+        assert d.element_spec == Same.Spec(tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32))
+        assert d.batch(2, drop_remainder=True).element_spec.value.shape == (2,)
+        assert first(d.batch(2)) == [0, [5, 6]]
+
+
+def test_sessions_fetch_extension_types_with_arrays() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        x, y = Masked([1.0], [True]), Masked([1.0], [True], "y")
+        found = session.run({"x": x, "y": (y, tf.constant(3))})
+        assert (found["x"].values.tolist(), found["x"].name, found["y"][0].name, found["y"][1]) == ([1.0], "x", "y", 3)
+        z = Masked(x.values, x.mask, "z")  # the same tensors under another name
+        assert session.run(z).name == "z"
+        whole = Rows([[1]], tf.ragged.constant([[1, 2]]), [1])
+        assert session.run(whole).r.to_list() == [[1, 2]]
+
+
+def test_functions_take_and_return_extension_types() -> None:
+    calls = []
+
+    def double(x: Any) -> Any:
+        calls.append(x.name)
+        return Masked(x.values * 2.0, x.mask, x.name + "2")
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        f = tf.function(double)
+        a, b, c = f(Masked([1.0], [True])), f(Masked([2.0], [True])), f(Masked([3.0], [True], "y"))
+        assert [session.run(t).values.tolist() for t in (a, b, c)] == [[2.0], [4.0], [6.0]]
+        assert (a.name, c.name, calls) == ("x2", "y2", ["x", "y"])
+    jitted = hr.jit(double)
+    found = jitted(Masked(hr.constant([4.0]), hr.constant([False])))
+    assert (found.values.numpy().tolist(), found.name) == ([8.0], "x2")
+
+
+def test_converted_loops_and_conditionals_change_extension_types() -> None:
+    def doubled(x: Any, n: Any) -> Any:
+        while n > 0:
+            n = n - 1
+            x = Masked(x.values * 2.0, x.mask)
+        if x.values[0] > 100.0:
+            x = Masked(x.values + 1.0, x.mask)
+        return x
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        found = tf.autograph.to_graph(doubled)(Masked([1.0], [True]), tf.constant(8))
+        assert session.run(found).values.tolist() == [257.0]
+
+
+class Named(tf.experimental.ExtensionType):
+    __name__ = "tests.Named"
+    m: tuple[Masked, ...]
+    d: typing.Mapping[str, tf.Tensor]
+    f: float = 2.5
+
+
+def test_messages_describe_extension_types() -> None:
+    spec = Named.Spec((), {"a": tf.TensorSpec([None, 2], tf.int32)}, 2.5)
+    message = spec.experimental_as_proto()
+    assert (message.type_spec_class_name, message.num_flat_components) == ("tests.Named.Spec", 1)
+    assert Named.Spec.experimental_from_proto(message) == spec
+    with pytest.raises(ValueError, match="No encoder for object"):
+        Masked.Spec(tf.TensorSpec([]), tf.TensorSpec([]), "x").experimental_as_proto()
+    message.type_spec_class_name = "another"
+    with pytest.raises(ValueError, match="has not been registered"):
+        Named.Spec.experimental_from_proto(message)
