@@ -5,6 +5,7 @@ python tests/v1/extension_type_cases.py              # with TensorFlow: writes e
 
 from __future__ import annotations
 
+import contextlib
 import json
 import typing
 from collections.abc import Callable
@@ -177,6 +178,119 @@ def calls(tf: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
+def dispatches(tf: Any) -> dict[str, Callable[[], Any]]:
+    """Calls of overridden functions, by name, for the default graph."""
+    x, t = tf.experimental, types(tf)
+    masked, m, n = t.Masked, t.Masked([1.0, -2.0], [True, False]), t.Masked([10.0, 20.0], [True, True], "y")
+    union: Any = typing.Union
+
+    def overridden(decorator: Any, target: Any, call: Callable[[], Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            registered = decorator()(target)
+            try:
+                return call()
+            finally:
+                with contextlib.suppress(KeyError):  # of TensorFlow, for assertions
+                    x.unregister_dispatch_for(registered)
+
+        return run
+
+    def api(function: Any, *signatures: Any) -> Callable[[], Any]:
+        return lambda: x.dispatch_for_api(function, *signatures)
+
+    def both(x: Any, y: Any, name: Any = None) -> Any:
+        parts = [v.values if isinstance(v, masked) else v for v in (x, y)]
+        return masked(parts[0] + parts[1], m.mask, name or "none")
+
+    def nameless(x: Any, y: Any) -> Any:
+        return both(x, y)
+
+    def annotated(x: masked, y: masked, name: Any = None) -> Any:
+        return both(x, y, "annotated")
+
+    annotated.__annotations__ = {"x": masked, "y": masked}
+
+    def joined(values: Any, axis: Any, name: Any = "concat") -> Any:
+        return masked(tf.concat([v.values for v in values], axis), m.mask, "joined")
+
+    def unary(f: Any, x: Any) -> Any:
+        return masked(f(x.values), x.mask, "u")
+
+    def binary(f: Any, x: Any, y: Any) -> Any:
+        return masked(f(*[v.values if isinstance(v, masked) else v for v in (x, y)]), m.mask, "b")
+
+    def asserted(f: Any, x: Any, y: Any) -> Any:
+        return f(x.values, y.values)
+
+    one, two = {"x": masked}, {"x": masked, "y": masked}
+    either = union[masked, tf.Tensor]
+
+    def unaries() -> Any:
+        return x.dispatch_for_unary_elementwise_apis(masked)
+
+    def binaries() -> Any:
+        return x.dispatch_for_binary_elementwise_apis(either, either)
+
+    def assertions() -> Any:
+        return x.dispatch_for_binary_elementwise_assert_apis(masked, masked)
+
+    def twice(decorator: Any, target: Any) -> Callable[[], Any]:
+        return overridden(decorator, target, lambda: decorator()(target))
+
+    def text(value: Any) -> Any:
+        return [value.name, value]
+
+    listed = {"values": typing.List[masked]}  # noqa: UP006
+    return {
+        "two": overridden(api(tf.add, two), both, lambda: text(tf.add(m, n))),
+        "two, of math": overridden(api(tf.add, two), both, lambda: text(tf.math.add(m, n))),
+        "two by keyword": overridden(api(tf.add, two), both, lambda: text(tf.add(y=m, x=n, name="s"))),
+        "first only": overridden(api(tf.add, two), both, lambda: tf.add(m, 1.0)),
+        "first or second": overridden(api(tf.add, one, {"y": masked}), both, lambda: text(tf.add(1.0, m))),
+        "by position": overridden(api(tf.add, {0: masked}), both, lambda: text(tf.add(m, 1.0))),
+        "annotations": overridden(api(tf.add), annotated, lambda: text(tf.add(m, n))),
+        "without name": overridden(api(tf.add, two), nameless, lambda: text(tf.add(m, n, "s"))),
+        "scope of a name": overridden(api(tf.add, two), nameless, lambda: tf.add(m, n, "scope").values.op.name[:6]),
+        "list": overridden(api(tf.concat, listed), joined, lambda: text(tf.concat([m, n], 0))),
+        "empty list": overridden(api(tf.concat, listed), joined, lambda: tf.concat([], 0)),
+        "tensors": overridden(api(tf.add, {"x": either, "y": either}), both, lambda: tf.add(tf.constant(1), 2)),
+        "tensor and type": overridden(
+            api(tf.add, {"x": either, "y": either}), both, lambda: text(tf.add(tf.constant(1.0), m))
+        ),
+        "no operator": overridden(api(tf.add, {"x": either, "y": either}), both, lambda: m + tf.constant(1.0)),
+        "unary": overridden(unaries, unary, lambda: text(tf.abs(m))),
+        "unary of nn": overridden(unaries, unary, lambda: text(tf.nn.relu(m))),
+        "unary with arguments": overridden(unaries, unary, lambda: text(tf.clip_by_value(m, -1.0, 0.5))),
+        "unary by keyword": overridden(unaries, unary, lambda: text(tf.cast(dtype=tf.int32, x=m))),
+        "unary of more": overridden(unaries, unary, lambda: tf.reduce_sum(m)),
+        "unary with a name": overridden(unaries, unary, lambda: tf.abs(m, name="scope").values.op.name[:6]),
+        "binary": overridden(binaries, binary, lambda: text(tf.multiply(m, n))),
+        "binary comparison": overridden(binaries, binary, lambda: text(tf.less(m, n))),
+        "binary with a tensor": overridden(binaries, binary, lambda: text(tf.maximum(tf.constant(0.0), m))),
+        "operator of tensors": overridden(binaries, binary, lambda: text(tf.constant([2.0, 1.0]) - m)),
+        "binary operator": overridden(binaries, binary, lambda: text(tf.constant(2.0) * m)),
+        "binary of more": overridden(binaries, binary, lambda: tf.matmul(m, n)),
+        "assertion": overridden(assertions, asserted, lambda: tf.assert_equal(m, m).name[:12]),
+        "unary twice": twice(unaries, unary),
+        "binary twice": twice(binaries, binary),
+        "api twice": overridden(api(tf.add, two), both, overridden(api(tf.add, one), nameless, lambda: tf.add(m, n))),
+        "other parameters": lambda: x.dispatch_for_api(tf.add, two)(lambda a, b: a),
+        "any parameters": overridden(api(tf.add, two), lambda *args, **kwargs: 7, lambda: tf.add(m, n)),
+        "no annotations": lambda: x.dispatch_for_api(tf.add)(both),
+        "unknown parameter": lambda: x.dispatch_for_api(tf.add, {"z": masked}),
+        "unknown position": lambda: x.dispatch_for_api(tf.add, {7: masked}),
+        "no dict": lambda: x.dispatch_for_api(tf.add, [masked]),
+        "wrong annotation": lambda: x.dispatch_for_api(tf.add, {"x": typing.Tuple[int, int]}),  # noqa: UP006
+        "no function": lambda: x.dispatch_for_api(tf.add, two)(3),
+        "no api": lambda: x.dispatch_for_api(len),
+        "not registered": lambda: x.unregister_dispatch_for(text),
+        "unregistered": lambda: [
+            overridden(api(tf.add, two), both, lambda: 0)(),
+            tf.add(m, n),
+        ],
+    }
+
+
 def plain(tf: Any, x: Any, run: Callable[[Any], Any]) -> Any:
     """Returns a result as lists, numbers and texts."""
     if isinstance(x, (str, bool, int, float, type(None))):
@@ -193,7 +307,7 @@ def results(tf: Any) -> dict[str, Any]:
     """Calls all functions: plain results, and lists of the classes of errors."""
     out: dict[str, Any] = {}
     with tf.Graph().as_default(), tf.Session() as session:
-        for name, call in calls(tf).items():
+        for name, call in [*calls(tf).items(), *((f"dispatch: {k}", f) for k, f in dispatches(tf).items())]:
             try:
                 out[name] = plain(tf, call(), session.run)
             except Exception as e:

@@ -158,3 +158,18 @@ def test_messages_describe_extension_types() -> None:
     message.type_spec_class_name = "another"
     with pytest.raises(ValueError, match="has not been registered"):
         Named.Spec.experimental_from_proto(message)
+
+
+def test_an_override_ends_when_it_is_unregistered() -> None:
+    @tf.experimental.dispatch_for_api(tf.abs, {"x": Masked})
+    def absolute(x: Any, name: Any = None) -> Any:
+        return Masked(tf.abs(x.values), x.mask)
+
+    with tf.Graph().as_default():
+        x = Masked([-1.0], [True])
+        assert isinstance(tf.abs(x), Masked)
+        tf.experimental.unregister_dispatch_for(absolute)
+        with pytest.raises(TypeError):
+            tf.abs(x)
+        with pytest.raises(ValueError, match="was not registered"):
+            tf.experimental.unregister_dispatch_for(absolute)

@@ -16,10 +16,10 @@ from headrace import nest
 from headrace.api import scopes
 from headrace.ir.tensor_type import Tensor
 from headrace.v1 import array_ops, math_ops
-from headrace.v1.extension_types import fields
+from headrace.v1.extension_types import fields, names
 from headrace.v1.extension_types.fielded import Fielded, install
 from headrace.v1.extension_types.fields import Field
-from headrace.v1.extension_types.specs import BatchableExtensionTypeSpec, ExtensionTypeSpec, register
+from headrace.v1.extension_types.specs import BatchableExtensionTypeSpec, ExtensionTypeSpec
 from headrace.v1.type_specs import TypeSpec
 
 
@@ -215,12 +215,12 @@ def _make_spec(cls: Any) -> type[ExtensionTypeSpec]:
     Raises:
       ValueError: the nested class `Spec` has a reserved name, or that of a field.
     """
-    names, title = {f.name for f in cls._fields()}, f"{cls.__qualname__}.Spec"
+    own, title = {f.name for f in cls._fields()}, f"{cls.__qualname__}.Spec"
     inside: dict[str, Any] = {"value_type": cls, "__module__": cls.__module__, "__qualname__": title}
     for name, value in vars(cls.__dict__.get("Spec", object)).items() if "Spec" in cls.__dict__ else ():
         if fields.is_reserved(name):
             raise ValueError(f"TypeSpec {title} uses reserved name '{name}'.")
-        if name in names:
+        if name in own:
             raise ValueError(
                 f"TypeSpec {title} defines a variable '{name}' which shadows a field in {cls.__qualname__}"
             )
@@ -235,6 +235,6 @@ def _make_spec(cls: Any) -> type[ExtensionTypeSpec]:
         raise ValueError("__batch_encoder__ should only be defined for BatchableExtensionType classes.")
     made = type(f"{cls.__name__}.Spec", (base,), inside)
     if "__name__" in cls.__dict__:
-        register(f"{cls.__dict__['__name__']}.Spec", made)
+        names.register(f"{cls.__dict__['__name__']}.Spec", made)
     install(made, [fields.Field(f.name, f.annotation, fields.NO_DEFAULT) for f in cls._fields()])
     return made

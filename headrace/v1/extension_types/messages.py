@@ -14,10 +14,12 @@ from headrace.api.tensor_spec import TensorSpec
 from headrace.ir.serial.attrs import encode_shape
 from headrace.pb import struct_pb2
 from headrace.pb.struct_pb2 import TypeSpecProto
-from headrace.v1.extension_types import specs
+from headrace.v1.extension_types import names
+from headrace.v1.extension_types.fielded import Fielded
 from headrace.v1.extension_types.fields import ImmutableDict
 from headrace.v1.ragged.ragged_tensor import RaggedTensorSpec
 from headrace.v1.tensor_shape import TensorShape
+from headrace.v1.type_specs import component_specs
 
 
 def written(spec: Any) -> TypeSpecProto:
@@ -27,14 +29,14 @@ def written(spec: Any) -> TypeSpecProto:
       ValueError: the message has no form for a value, or the extension type has no `__name__`.
     """
     state: Any
-    if isinstance(spec, specs.ExtensionTypeSpec):
-        name = specs.registered_name(type(spec))
+    if isinstance(spec, Fielded):
+        name = names.registered_name(type(spec))
         if name is None:
             raise ValueError(
                 f"No encoder for object {spec!r} of type {type(spec)}: give the class an attribute `__name__`"
             )
         kind, state = TypeSpecProto.EXTENSION_TYPE_SPEC, tuple(spec.__dict__.items())
-        count = len(spec.flatten())
+        count = len(component_specs(spec))
     elif isinstance(spec, SparseTensorSpec):
         kind, name, count = TypeSpecProto.SPARSE_TENSOR_SPEC, "SparseTensorSpec", 3
         state = (TensorShape(spec.shape), spec.dtype)
@@ -93,7 +95,7 @@ def read(message: TypeSpecProto) -> Any:
         if message.type_spec_class == TypeSpecProto.RAGGED_TENSOR_SPEC:
             return RaggedTensorSpec(*state)
         if message.type_spec_class == TypeSpecProto.EXTENSION_TYPE_SPEC:
-            found = specs.registered(message.type_spec_class_name)
+            found = names.registered(message.type_spec_class_name)
             values = dict(state)
             if set(values) != {f.name for f in found._fields()}:
                 raise ValueError(f"the fields {sorted(values)} are not those of {found.__qualname__}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from headrace import nest
 from headrace.api.tensor_spec import TensorSpec
@@ -267,37 +267,6 @@ class BatchableExtensionTypeSpec(ExtensionTypeSpec):
 
     def _unbatched(self) -> Any:
         return self.__batch_encoder__.unbatch(self)
-
-
-_registered: Final[dict[str, type[ExtensionTypeSpec]]] = {}
-
-
-def register(name: str, spec: type[ExtensionTypeSpec]) -> None:
-    """Makes a class of descriptions known by a name, for messages.
-
-    Raises:
-      ValueError: the name is that of another class.
-    """
-    if name in _registered:
-        where = _registered[name]
-        raise ValueError(f"Name {name} has already been registered for class {where.__module__}.{where.__qualname__}.")
-    _registered[name] = spec
-
-
-def registered_name(spec: type[ExtensionTypeSpec]) -> str | None:
-    """Returns the name of a class of descriptions; None for one without."""
-    return next((name for name, found in _registered.items() if found is spec), None)
-
-
-def registered(name: str) -> type[ExtensionTypeSpec]:
-    """Returns the class of descriptions with a name.
-
-    Raises:
-      ValueError: there is none.
-    """
-    if name not in _registered:
-        raise ValueError(f"The type {name!r} has not been registered: import the module of the extension type first")
-    return _registered[name]
 
 
 def _not_batchable(spec: ExtensionTypeSpec) -> AttributeError:
