@@ -50,6 +50,7 @@ PAGES = (
     "docs/reference/checkpoints.md",
     "docs/how-to/monitored.md",
     "docs/how-to/estimators.md",
+    "docs/how-to/extension_types.md",
     "docs/how-to/input.md",
     "docs/how-to/inspecting.md",
     "docs/how-to/counters.md",

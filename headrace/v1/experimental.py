@@ -112,8 +112,8 @@ __all__ = [
     "Optional", "RowPartition", "async_clear_error", "async_scope", "dispatch_for_api",
     "dispatch_for_binary_elementwise_apis", "dispatch_for_binary_elementwise_assert_apis",
     "dispatch_for_unary_elementwise_apis", "enable_strict_mode", "extension_type", "float4_e2m1fn",
-    "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "function_executor_type", "int2", "int4",
-    "output_all_intermediates", "uint2", "uint4", "unregister_dispatch_for",
+    "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "function_executor_type", "int2", "int4", "output_all_intermediates", "uint2", "uint4", "unregister_dispatch_for",
 ]
 # fmt: on
 
