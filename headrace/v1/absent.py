@@ -37,7 +37,6 @@ REASONS: Final[dict[str, str]] = {
     "data.experimental.distributed_save": "a job of TensorFlow's data service; `Dataset.save` writes a dataset",
     "data.experimental.get_model_proto": "the model of TensorFlow's tuning of pipelines; `hr.profile` measures steps",
     "quantization.experimental.*": "a converter of saved models for phones",
-    "experimental.StructuredTensor": "a part of TensorFlow 2's ragged tensors",
     "experimental.register_filesystem_plugin": "files are those of the operating system",
     "load_file_system_library": "files are those of the operating system",
     "load_op_library": f"ops are written in Python: {cite('how-to/extending')}",

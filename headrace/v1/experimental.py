@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from headrace.v1.extension_types.specs import ExtensionTypeSpec
     from headrace.v1.ragged.dynamic_shape import DynamicRaggedShape
     from headrace.v1.ragged.row_partition import RowPartition
+    from headrace.v1.structured_tensor import StructuredTensor
 
 # Imported on first use, with data sets.
 _LATER = {
@@ -94,6 +95,7 @@ _LATER = {
     "ExtensionTypeSpec": "headrace.v1.extension_types.specs:ExtensionTypeSpec",
     "Optional": "headrace.v1.data.experimental:Optional",
     "RowPartition": "headrace.v1.ragged.row_partition:RowPartition",
+    "StructuredTensor": "headrace.v1.structured_tensor:StructuredTensor",
     "extension_type": "headrace.v1.extension_types",
 } | {
     name: f"headrace.v1.dispatch:{name}"
@@ -109,7 +111,7 @@ _LATER = {
 # fmt: off
 __all__ = [
     "BatchableExtensionType", "DynamicRaggedShape", "ExtensionType", "ExtensionTypeBatchEncoder", "ExtensionTypeSpec",
-    "Optional", "RowPartition", "async_clear_error", "async_scope", "dispatch_for_api",
+    "Optional", "RowPartition", "StructuredTensor", "async_clear_error", "async_scope", "dispatch_for_api",
     "dispatch_for_binary_elementwise_apis", "dispatch_for_binary_elementwise_assert_apis",
     "dispatch_for_unary_elementwise_apis", "enable_strict_mode", "extension_type", "float4_e2m1fn",
     "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",

@@ -149,13 +149,117 @@ def shapes(tf: Any) -> dict[str, Callable[[], Any]]:
     return {k: whole(f) for k, f in made.items()} | others
 
 
+def structures(tf: Any) -> dict[str, Callable[[], Any]]:
+    """Functions of structured tensors without arguments, by name, for the default graph."""
+    make, rows = tf.experimental.StructuredTensor, tf.experimental.RowPartition
+    people = [{"age": 12, "names": ["Jo"]}, {"age": 82, "names": ["Bob", "Bobby"]}, {"age": 42, "names": []}]
+    docs = [{"docs": [{"tokens": [1, 2]}, {"tokens": [3]}]}, {"docs": [{"tokens": [7]}]}]
+    deep = [[{"foo": 12}, {"foo": 33}], [], [{"foo": 99}]]
+    one, two = make.from_pyval(people), make.from_pyval(deep)
+
+    def whole(s: Any) -> Any:
+        if isinstance(s, make):
+            names = sorted(s.field_names())
+            shape = [s.rank, s.shape.as_list(), s.nrows(), [p.row_splits() for p in s.row_partitions]]
+            return [shape, {name: whole(s.field_value(name)) for name in names}]
+        return tf.nest.flatten(s, expand_composites=True)
+
+    made = {
+        "pyval of a dict": lambda: make.from_pyval({"a": [1, 2, 3], "b": [[4, 5], [6]]}),
+        "pyval": lambda: one,
+        "pyval of rank 2": lambda: two,
+        "pyval of nested dicts": lambda: make.from_pyval(docs),
+        "pyval of empty dicts": lambda: make.from_pyval([{}, {}]),
+        "pyval of empty dicts of rank 2": lambda: make.from_pyval([[{}], [{}, {}]]),
+        "fields": lambda: make.from_fields({"x": 1, "y": [1, 2, 3]}),
+        "fields of rank 1": lambda: make.from_fields({"foo": [1, 2], "bar": [[3, 4], [5, 6]]}, shape=[2]),
+        "fields of rank 2": lambda: make.from_fields({"bar": [[3, 4], [5, 6]]}, shape=[2, None]),
+        "fields of partitions": lambda: make.from_fields(
+            {"x": tf.ragged.constant([[1, 2], [3]])}, [2, None], row_partitions=[rows.from_row_lengths([2, 1])]
+        ),
+        "fields and rank": lambda: make.from_fields_and_rank({"foo": [1, 2], "bar": [[3, 4], [5, 6]]}, 1),
+        "fields and rank 2": lambda: make.from_fields_and_rank({"bar": tf.ragged.constant([[3, 4], [5]])}, 2),
+        "shape": lambda: make.from_shape(tf.experimental.DynamicRaggedShape.from_lengths([2, (1, 2)])),
+        "row": lambda: one[1],
+        "rows": lambda: one[1:],
+        "rows of rank 2": lambda: two[2],
+        "inner row": lambda: two[0, 1],
+        "updated": lambda: one.with_updates({"age": lambda x: x * 2, "n": [1, 2, 3], "names": None}),
+        "updated path": lambda: make.from_pyval(docs).with_updates({("docs", "tokens"): lambda x: x + 1}),
+        "promoted": lambda: make.from_pyval(docs).promote(("docs", "tokens"), "all"),
+        "partitioned": lambda: one.partition_outer_dimension(rows.from_row_lengths([2, 0, 1])),
+        "partitioned uniform": lambda: make.from_pyval([{"a": 1}, {"a": 2}]).partition_outer_dimension(
+            rows.from_uniform_row_length(1, nrows=2)
+        ),
+        "merged": lambda: two.merge_dims(0, 1),
+        "int32": lambda: two.with_shape_dtype(tf.int32),
+        "cond": lambda: tf.cond(
+            tf.constant(False), lambda: two, lambda: two.with_updates({"foo": lambda x: x + 1})
+        ).field_value("foo"),
+        "spec": lambda: make.from_pyval([{"age": 1, "names": []}], tf.type_spec_from_value(one)),
+    }
+    others = {
+        "names": lambda: sorted(one.field_names()),
+        "field": lambda: one.field_value("age"),
+        "field of a row": lambda: one[1]["age"],
+        "field of all": lambda: one[:, "age"],
+        "ragged field": lambda: tf.nest.flatten(one[:, "names"], expand_composites=True),
+        "path": lambda: tf.nest.flatten(make.from_pyval(docs).field_value(("docs", "tokens")), expand_composites=True),
+        "no field": lambda: one.field_value("z"),
+        "no path": lambda: one.field_value(("age", "z")),
+        "index with None": lambda: one[None],
+        "index of a number for a field": lambda: one[0, 1],
+        "scalar index": lambda: make.from_pyval({"a": 1})[0],
+        "fields of no dict": lambda: make.from_fields([1]),
+        "fields with a bad name": lambda: make.from_fields({"a b": 1}),
+        "fields with a number as name": lambda: make.from_fields({1: 1}),
+        "fields of other lengths": lambda: make.from_fields({"a": [1, 2], "b": [1]}, [None]),
+        "fields of an unknown rank": lambda: make.from_fields({"a": 1}, shape=tf.TensorShape(None)),
+        "fields of objects": lambda: make.from_fields({"a": object()}),
+        "nrows of rank 0": lambda: make.from_fields({"a": 1}, nrows=3),
+        "partitions of rank 1": lambda: make.from_fields({"a": [1]}, [1], row_partitions=[rows.from_row_lengths([1])]),
+        "partitions of rank 3": lambda: make.from_fields(
+            {}, [None, None, None], row_partitions=[rows.from_row_lengths([1])]
+        ),
+        "no fields": lambda: make.from_fields({}, [None]),
+        "no fields of rank 2": lambda: make.from_fields({}, [None, None]),
+        "no fields with a rank": lambda: make.from_fields_and_rank({}, 1),
+        "negative rank": lambda: make.from_fields_and_rank({"a": 1}, -1),
+        "rank of a text": lambda: make.from_fields_and_rank({"a": 1}, "1"),
+        "other depths": lambda: make.from_pyval([{"a": 1}, [{"a": 2}]]),
+        "other keys": lambda: make.from_pyval([{"a": 1}, {"b": 2}]),
+        "other spec": lambda: make.from_pyval([{"a": 1}], tf.type_spec_from_value(one)),
+        "delete no field": lambda: one.with_updates({"z": None}),
+        "change no field": lambda: one.with_updates({"z": lambda x: x}),
+        "update parent and child": lambda: one.with_updates({"age": 1, ("age", "x"): 2}),
+        "update inside a tensor": lambda: one.with_updates({("age", "x"): 2}),
+        "update inside nothing": lambda: one.with_updates({("z", "x"): 2}),
+        "update of another length": lambda: one.with_updates({"age": [1, 2]}),
+        "empty name": lambda: one.with_updates({"": 2}),
+        "promote a short path": lambda: one.promote(("age",), "x"),
+        "promote a text": lambda: one.promote("age", "x"),
+        "promote to a number": lambda: one.promote(("age", "x"), 3),
+        "partition by lengths": lambda: one.partition_outer_dimension([1, 2]),
+        "partition rank 0": lambda: make.from_pyval({"a": 1}).partition_outer_dimension(rows.from_row_lengths([1])),
+        "merge in reverse": lambda: two.merge_dims(1, 0),
+        "merge no axis": lambda: two.merge_dims(0, 5),
+        "to_pyval": lambda: one.to_pyval(),
+    }
+    return {k: (lambda f=f: whole(f())) for k, f in made.items()} | others
+
+
 def plain(tf: Any, x: Any, run: Callable[[Any], Any]) -> Any:
     """Returns a result as lists, numbers and texts."""
     if isinstance(x, (list, tuple)):
         return [plain(tf, v, run) for v in x]
     if isinstance(x, dict):
         return {k: plain(tf, v, run) for k, v in x.items()}
-    return run(x).tolist() if tf.is_tensor(x) else x.tolist() if isinstance(x, (np.generic, np.ndarray)) else x
+    if tf.is_tensor(x):
+        value = run(x)
+        return plain(tf, [value] if isinstance(value, bytes) else value.tolist(), run)
+    if isinstance(x, (np.generic, np.ndarray)):
+        return x.tolist()
+    return x.decode() if isinstance(x, bytes) else x
 
 
 def results(tf: Any, cases: Callable[[Any], dict[str, Callable[[], Any]]]) -> dict[str, Any]:
@@ -170,7 +274,7 @@ def results(tf: Any, cases: Callable[[Any], dict[str, Callable[[], Any]]]) -> di
     return out
 
 
-KINDS = {"partitions": partitions, "shapes": shapes}
+KINDS = {"partitions": partitions, "shapes": shapes, "structures": structures}
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -27,3 +28,31 @@ def test_partitions_and_ragged_shapes_have_tensorflows_values(kind: str) -> None
             differing[name] = (want, got)
     assert differing == {}
     assert found.keys() == wanted.keys()
+
+
+def test_partitions_and_structures_are_elements_of_datasets() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        s = tf.experimental.StructuredTensor.from_pyval([[{"a": 1}, {"a": 2}], [{"a": 3}]])
+        d = tf.data.Dataset.from_tensors(s).map(lambda s: s.with_updates({"b": s[:, :, "a"]}))
+        found = tf.data.make_one_shot_iterator(d).get_next()
+        assert (found.rank, sorted(found.field_names())) == (2, ["a", "b"])
+        assert session.run(found.field_value("b")).to_list() == [[1, 2], [3]]
+        with pytest.raises(TypeError, match="cannot be batched"):
+            d.batch(2)
+
+
+@pytest.fixture
+def eager() -> Iterator[None]:
+    tf.reset_default_graph()
+    tf.enable_eager_execution()
+    yield
+    tf.disable_eager_execution()
+
+
+def test_structures_of_eager_execution_become_python_values(eager: None) -> None:
+    make = tf.experimental.StructuredTensor.from_pyval
+    people = [{"age": 12, "names": [[1], []]}, {"age": 82, "names": [[2, 3]]}]
+    nested = [{"docs": [{"tokens": [1, 2]}, {"tokens": []}]}, {"docs": []}]
+    for value in (people, nested, {"a": [1, 2]}, [{}, {}], [[{}], [{}, {}]]):
+        assert make(value).to_pyval() == value
+    assert make(people)[1:].to_pyval() == people[1:]

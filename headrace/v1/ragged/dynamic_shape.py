@@ -366,4 +366,4 @@ def _dtype_of(rows: Sequence[RowPartition], inner: Any, dtype: Any) -> Any:
 
 def _known_shape(inner: Any) -> TensorShape:
     """Returns what is known of a shape, a vector."""
-    return TensorShape(shape_value(inner) if isinstance(inner, Symbolic) else get_static_value(inner))
+    return TensorShape(shape_value(inner) if isinstance(inner, Symbolic) else np.asarray(inner).tolist())

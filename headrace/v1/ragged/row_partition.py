@@ -338,6 +338,17 @@ class RowPartition(nest.Composite):
     def _key(self) -> Hashable:
         return self.static_uniform_row_length
 
+    # *** leaves of a dataset's elements ***
+
+    def _encoding(self) -> Any:
+        return (self._row_splits,)
+
+    def _row_encoding(self) -> Any:
+        raise _not_batchable()
+
+    def _with_encoding(self, parts: Any) -> Any:
+        return self._type_spec._with_encoding(parts)
+
     @property
     def _type_spec(self) -> RowPartitionSpec:
         return RowPartitionSpec(self.static_nrows, self.static_nvals, self.static_uniform_row_length, self.dtype)
@@ -401,6 +412,24 @@ class RowPartitionSpec(TypeSpec):
         kept = None if length is None else array_ops.constant(length, self.dtype)
         return RowPartition(next(tensors), uniform_row_length=kept, internal=True)
 
+    def _encoding(self) -> Any:
+        return tuple(self.flatten())
+
+    def _with_encoding(self, parts: Any) -> Any:
+        return self if isinstance(parts[0], TensorSpec) else self.from_tensors(iter(parts))
+
+    def _key(self) -> Hashable:
+        return self.uniform_row_length
+
+    def _batched(self, size: int | None) -> Any:
+        raise _not_batchable()
+
+    def _unbatched(self) -> Any:
+        raise _not_batchable()
+
+    def _joined(self, other: Any) -> Any:
+        return self.most_specific_common_supertype([other])
+
     def _numbers(self) -> tuple[int | None, ...]:
         return self.nrows, self.nvals, self.uniform_row_length
 
@@ -413,6 +442,10 @@ class RowPartitionSpec(TypeSpec):
 
     def __repr__(self) -> str:
         return "RowPartitionSpec({}, {}, {}, {})".format(*self._numbers(), self.dtype.name)
+
+
+def _not_batchable() -> TypeError:
+    return TypeError("a RowPartition, and a shape or structure that has one, cannot be batched or taken apart in rows")
 
 
 def _check_bool(validate: Any) -> None:
