@@ -133,8 +133,6 @@ REASONS: Final[dict[str, str]] = {
     "enable_v2_behavior": "`hr` has eager execution and TensorFlow 2's rules",
     "enable_tensor_equality": "tensors of a graph compare by identity; `tf.equal` compares elements",
     "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",
-    "*TypeSpec": "a class of TensorFlow 2; `tf.TensorSpec` and `tf.SparseTensorSpec` describe tensors",
-    "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
     "wrap_function": "`hr.jit` makes a function of a Python function",
     "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",
 }

@@ -99,6 +99,65 @@ def test_an_encoder_decides_the_batches_of_an_extension_type() -> None:
         assert first(d.batch(2)) == [0, [5, 6]]
 
 
+class Vehicle(tf.experimental.BatchableExtensionType):
+    top_speed: tf.Tensor
+    mpg: tf.Tensor
+
+
+def test_map_fn_takes_and_returns_batchable_extension_types() -> None:
+    with tf.Graph().as_default(), tf.Session() as session:
+        fleet = Vehicle([120, 150, 80], [30, 40, 12])
+        products = tf.map_fn(lambda v: v.top_speed * v.mpg, fleet, fn_output_signature=tf.int32)
+        swapped = tf.map_fn(lambda v: Vehicle(v.mpg, v.top_speed), fleet)
+        one = tf.TensorSpec([], tf.int32)
+        made = tf.map_fn(lambda x: Vehicle(x, x + 1), tf.constant([1, 2]), fn_output_signature=Vehicle.Spec(one, one))
+        assert session.run(products).tolist() == [3600, 6000, 960]
+        assert (session.run(swapped).top_speed.tolist(), swapped.mpg.shape.as_list()) == ([30, 40, 12], [3])
+        assert (session.run(made).mpg.tolist(), made.mpg.shape.as_list()) == ([2, 3], [2])
+        with pytest.raises(ValueError, match="nested structure"):
+            tf.map_fn(lambda v: v.mpg, fleet)
+        with pytest.raises(AttributeError, match="cannot be batched"):
+            tf.map_fn(lambda m: m.values, Masked([1.0], [True]))
+        with pytest.raises(TypeError, match="can not consume"):
+            tf.map_fn(lambda m: m.values, Masked([1.0], [True]), fn_output_signature=tf.float32)
+
+
+def test_a_loop_takes_the_description_of_an_extension_type_as_its_shape_invariant() -> None:
+    def twice(x: Any) -> Any:
+        return Masked(tf.concat([x.values, x.values], 0), x.mask)
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        x = Masked([1.0], [True])
+        wide = Masked.Spec(tf.TensorSpec([None]), tf.TensorSpec([1], tf.bool), "x")
+        y = tf.while_loop(lambda x: tf.size(x.values) < 4, twice, [x], shape_invariants=[wide])[0]
+        assert (y.values.shape.as_list(), y.mask.shape.as_list()) == ([None], [1])
+        assert session.run(y).values.tolist() == [1.0] * 4
+        with pytest.raises(ValueError, match="shape"):
+            tf.while_loop(lambda x: tf.size(x.values) < 4, twice, [x])
+        with pytest.raises(TypeError, match=r"use a Masked\.Spec"):
+            tf.while_loop(lambda x: tf.size(x.values) < 4, twice, [x], shape_invariants=[tf.TensorShape([None])])
+
+
+def test_a_function_takes_the_description_of_an_extension_type_as_its_signature() -> None:
+    wide = Masked.Spec(tf.TensorSpec([None]), tf.TensorSpec([1], tf.bool), "x")
+    calls = []
+
+    def double(x: Any, y: Any) -> Any:
+        calls.append(x.name)
+        return Masked(x.values * y, x.mask, "double")
+
+    with tf.Graph().as_default(), tf.Session() as session:
+        f = tf.function(double, input_signature=[wide, tf.TensorSpec([])])
+        a, b = f(Masked([1.0], [True]), 2.0), f(Masked([1.0, 2.0], [True]), 3.0)
+        assert [session.run(t).values.tolist() for t in (a, b)] == [[2.0], [3.0, 6.0]]
+        assert (calls, a.name) == (["x"], "double")
+        for wrong in (Masked([1.0], [True], "y"), tf.constant([1.0]), Masked([1.0], [True, False])):
+            with pytest.raises(ValueError, match=r"input_signature|must be"):
+                f(wrong, 2.0)
+    jitted = hr.jit(double, input_signature=[wide, hr.TensorSpec([])])
+    assert jitted(Masked(hr.constant([4.0]), hr.constant([False])), 2.0).values.numpy().tolist() == [8.0]
+
+
 def test_sessions_fetch_extension_types_with_arrays() -> None:
     with tf.Graph().as_default(), tf.Session() as session:
         x, y = Masked([1.0], [True]), Masked([1.0], [True], "y")

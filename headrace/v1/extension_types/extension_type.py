@@ -97,6 +97,11 @@ class ExtensionType(Fielded, nest.Composite, metaclass=abc.ABCMeta):
     def _merged(self, other: Any) -> Any:
         return self._with_parts([nest.merged(x, y) for x, y in zip(self._parts, other._parts, strict=True)])
 
+    def _loop_shapes(self, invariant: Any) -> None:
+        if invariant is not None:
+            kind = type(self).__name__
+            raise TypeError(f"To describe or constrain a {kind}, use a {kind}.Spec instead of a TensorShape.")
+
     @property
     def _type_spec(self) -> Any:
         """Description of the instance."""

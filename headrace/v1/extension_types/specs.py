@@ -68,7 +68,9 @@ class ExtensionTypeSpec(Fielded, TypeSpec):
 
     def _value(self, parts: Sequence[Any]) -> Any:
         """Returns the instance with given parts."""
-        return self.value_type._made(dict(zip(self.__dict__, self._form.filled(parts), strict=True)))
+        made = object.__new__(self.value_type)
+        made._set(dict(zip(self.__dict__, self._form.filled(parts), strict=True)), self._form, tuple(parts))
+        return made
 
     # *** relations ***
 
@@ -183,6 +185,10 @@ class ExtensionTypeSpec(Fielded, TypeSpec):
         if placeholder_context.unnest_only:
             return self
         return self.from_tensors(iter([array_ops.placeholder(s.dtype, s.shape) for s in self.flatten()]))
+
+    def _loop_shapes(self) -> list[Any]:
+        """Returns the shapes of all tensors, as the shape invariant of a loop variable."""
+        return [s.shape for s in self.flatten()]
 
     # *** messages ***
 
