@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import inspect
 import operator
+import sys
 import typing
 from collections.abc import Callable, Mapping
 from types import UnionType
@@ -100,7 +100,8 @@ def dispatch_for_api(api: Api, *signatures: Annotations) -> Callable[[Callable[.
     Source: TensorFlow's `tf.experimental.dispatch_for_api`.
 
     Example:
-      >>>       >>> class Masked(tf.experimental.ExtensionType):
+      >>> import headrace.v1 as tf
+      >>> class Masked(tf.experimental.ExtensionType):
       ...     values: tf.Tensor
       ...     mask: tf.Tensor
       >>> @tf.experimental.dispatch_for_api(tf.add, {"x": Masked, "y": Masked})
@@ -142,7 +143,8 @@ def dispatch_for_unary_elementwise_apis(x_type: Any) -> Callable[[Callable[..., 
     Source: TensorFlow's `tf.experimental.dispatch_for_unary_elementwise_apis`.
 
     Example:
-      >>>       >>> class Masked(tf.experimental.ExtensionType):
+      >>> import headrace.v1 as tf
+      >>> class Masked(tf.experimental.ExtensionType):
       ...     values: tf.Tensor
       ...     mask: tf.Tensor
       >>> @tf.experimental.dispatch_for_unary_elementwise_apis(Masked)
@@ -223,7 +225,7 @@ def _install() -> None:
 
 
 def _handler(kind: str, apis: str, types: tuple[Any, ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    tf = importlib.import_module("headrace.v1")
+    tf = sys.modules[__package__]
     key, found = (kind, *types), frozenset(operator.attrgetter(name)(tf) for name in apis.split())
     annotations = (dict(enumerate(types)),)
     for annotation in types:

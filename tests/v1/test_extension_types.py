@@ -207,6 +207,27 @@ class Named(tf.experimental.ExtensionType):
     f: float = 2.5
 
 
+def test_annotations_that_are_texts_name_classes_of_the_function_around_them() -> None:
+    class Inner(tf.experimental.ExtensionType):
+        x: tf.Tensor
+
+    class Outer(tf.experimental.ExtensionType):
+        inner: Inner
+        later: typing.Optional[Later]  # noqa: UP045, F821
+
+    with tf.Graph().as_default(), pytest.raises(TypeError, match="Unsupported type annotation"):
+        Outer(Inner(1.0), None)
+
+    class Again(tf.experimental.ExtensionType):
+        inner: Inner
+        number: int = 3
+
+    with tf.Graph().as_default():
+        assert Again(Inner(1.0)).number == 3
+        with pytest.raises(TypeError, match="inner: expected 'Inner', got 'float'"):
+            Again(1.0)
+
+
 def test_messages_describe_extension_types() -> None:
     spec = Named.Spec((), {"a": tf.TensorSpec([None, 2], tf.int32)}, 2.5)
     message = spec.experimental_as_proto()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import abc
 import inspect
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace import nest
@@ -69,17 +70,22 @@ class ExtensionType(Fielded, nest.Composite, metaclass=abc.ABCMeta):
         if is_base:
             return
         _check_attributes(cls)
+        cls._resolve(_names_of_caller())
         install(cls, cls._fields())
         cls.Spec = _make_spec(cls)  # type: ignore[attr-defined]
 
     @classmethod
     def _fields(cls) -> tuple[Field, ...]:
-        found = cls.__dict__.get("_resolved_fields")
-        if found is None:
-            found, is_resolved = fields.of_class(cls)
-            if is_resolved:
-                cls._resolved_fields = found  # type: ignore[attr-defined]
-        return tuple(found)
+        found: tuple[Field, ...] | None = cls.__dict__.get("_resolved_fields")
+        return cls._resolve({}) if found is None else found
+
+    @classmethod
+    def _resolve(cls, names: Mapping[str, Any]) -> tuple[Field, ...]:
+        """Returns the fields, and keeps them if all annotations are resolved."""
+        found, is_resolved = fields.of_class(cls, names)
+        if is_resolved:
+            cls._resolved_fields = found  # type: ignore[attr-defined]
+        return found
 
     @staticmethod
     def _is_part(x: Any) -> bool:
@@ -187,6 +193,14 @@ def _equal(x: Any, y: Any) -> Any:
         return math_ops.reduce_all(b.make("Equal", (x, y), {"incompatible_shape_error": False}))
 
     return math_ops.logical_and(equal(array_ops.shape(x), array_ops.shape(y)), equal(x, y))
+
+
+def _names_of_caller() -> Mapping[str, Any]:
+    """Returns the names at the class statement, which texts in annotations use."""
+    frame: Any = sys._getframe(2)
+    while frame.f_globals.get("__name__") == "abc":  # the metaclass
+        frame = frame.f_back
+    return {**frame.f_globals, **frame.f_locals}
 
 
 def _check_attributes(cls: type) -> None:

@@ -79,16 +79,20 @@ class Field:
     default: Any
 
 
-def of_class(cls: type) -> tuple[tuple[Field, ...], bool]:
+def of_class(cls: type, names: Mapping[str, Any]) -> tuple[tuple[Field, ...], bool]:
     """Returns the fields of a class, and whether all annotations are resolved.
 
     Those of its bases are first.
+
+    Args:
+      cls: the class.
+      names: names in annotations that are texts, other than those of the module.
 
     Raises:
       TypeError: an annotation is none of those that are supported, or a default value does not fit it.
     """
     try:
-        hints, is_resolved = typing.get_type_hints(cls), True
+        hints, is_resolved = typing.get_type_hints(cls, localns=dict(names)), True
     except (NameError, AttributeError):  # an annotation names a class that does not exist yet
         hints, is_resolved = {}, False
         for base in reversed(cls.__mro__):
