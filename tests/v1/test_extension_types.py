@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import typing
 from typing import Any
@@ -226,6 +227,21 @@ def test_annotations_that_are_texts_name_classes_of_the_function_around_them() -
         assert Again(Inner(1.0)).number == 3
         with pytest.raises(TypeError, match="inner: expected 'Inner', got 'float'"):
             Again(1.0)
+
+
+def test_extension_types_are_copied() -> None:
+    with tf.Graph().as_default():
+        x = Masked([1.0], [True], "y")
+        for y in (copy.copy(x), copy.deepcopy(x)):
+            assert (y.values, y.name, tf.nest.flatten(y, expand_composites=True)) == (x.values, "y", [x.values, x.mask])
+        spec = tf.type_spec_from_value(x)
+        assert copy.copy(spec) == copy.deepcopy(spec) == spec
+
+
+@pytest.mark.parametrize("name", ["_parts", "_key", "_flatten", "is_fetched_as_itself"])
+def test_a_field_cannot_have_the_name_of_an_attribute_that_the_class_needs(name: str) -> None:
+    with pytest.raises(ValueError, match=f"Field '{name}' is reserved"):
+        type(Masked)("Wrong", (tf.experimental.ExtensionType,), {"__annotations__": {name: int}})
 
 
 def test_messages_describe_extension_types() -> None:

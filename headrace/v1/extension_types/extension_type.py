@@ -178,6 +178,10 @@ def as_dict(value: ExtensionType) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in value._fields()}
 
 
+# Attributes that the class itself needs; another name can be that of a field.
+_OWN = frozenset(name for name in dir(ExtensionType) if not name.startswith("__"))
+
+
 @nest.describe.register
 def _(x: ExtensionType) -> str:
     is_part = set(map(id, x._parts))
@@ -221,6 +225,8 @@ def _check_attributes(cls: type) -> None:
     for name in annotations:
         if fields.is_reserved(name):
             raise ValueError(f"{where} Field '{name}' is reserved.")
+    for name in {*annotations, *vars(cls)}.intersection(_OWN):
+        raise ValueError(f"{where} Field '{name}' is reserved.")
     for name, value in vars(cls).items():
         is_method = callable(value) or isinstance(value, (property, classmethod, staticmethod))
         is_pythons = name.startswith("_abc_") or (name.startswith("__") and name.endswith("__"))

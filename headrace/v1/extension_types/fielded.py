@@ -96,6 +96,12 @@ class Fielded:
         if not getattr(self, "_constructing", False) or all(f.name != name for f in self._fields()):
             raise AttributeError(f"Cannot mutate attribute `{name}` outside the custom constructor of {self._title}.")
 
+    def __reduce__(self) -> Any:
+        return type(self)._made, (dict(self.__dict__),)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self  # it does not change
+
     _title = ""
 
     def __repr__(self) -> str:
