@@ -229,6 +229,19 @@ def test_annotations_that_are_texts_name_classes_of_the_function_around_them() -
             Again(1.0)
 
 
+def test_transformations_of_eager_functions_take_extension_types() -> None:
+    class Point(tf.experimental.ExtensionType):
+        x: tf.Tensor
+        name: str
+
+    p = Point(hr.constant([1.0, 2.0]), "p")
+    gradient = hr.grad(lambda p: hr.reduce_sum(p.x * p.x))(p)
+    assert (type(gradient), gradient.x.numpy().tolist(), gradient.name) == (Point, [2.0, 4.0], "p")
+    assert hr.vmap(lambda p: p.x * 3.0)(p).numpy().tolist() == [3.0, 6.0]
+    chosen = hr.cond(hr.constant(True), lambda: p, lambda: gradient)
+    assert chosen.x.numpy().tolist() == [1.0, 2.0]
+
+
 def test_extension_types_are_copied() -> None:
     with tf.Graph().as_default():
         x = Masked([1.0], [True], "y")
