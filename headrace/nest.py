@@ -41,7 +41,8 @@ class Composite:
     Two composites have the same structure if they have the same class, number of parts and key.
 
     If a class has the attribute `fetched_as`, a function of the values of the parts, its instances can be fetched from
-    a session and fed to it. The result of the function is the fetched value.
+    a session and fed to it. The result of the function is the fetched value. If `is_fetched_as_itself` is true, the
+    fetched value is a composite like the instance, with the values as its parts.
 
     Raises (when a class is derived):
       TypeError: the class lacks `_flatten` or `_unflatten`.
@@ -61,6 +62,8 @@ class Composite:
     """
 
     __slots__ = ()
+
+    is_fetched_as_itself = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -270,13 +273,13 @@ def _composite(kind: type[Composite]) -> Node:
         as_given=kind._flatten,
         keys=lambda x: range(len(x._flatten())),
         path=" (part {})".format,
-        form=type,
+        form=(lambda x: (kind, x._key())) if kind.is_fetched_as_itself else type,
         rebuilder=lambda x: x._unflatten,
         outline=lambda x: (kind, x._key(), len(x._flatten())),
         describe=describe,
         is_composite=True,
         fetched_as=fetched_as,
-        is_fetchable=fetched_as is not None,
+        is_fetchable=fetched_as is not None or kind.is_fetched_as_itself,
     )
 
 

@@ -44,6 +44,7 @@ PAGES = (
     "docs/how-to/summaries.md",
     "docs/learn/training.md",
     "docs/how-to/layers.md",
+    "docs/how-to/extension_types.md",
     "docs/how-to/rnn.md",
     "docs/how-to/optimizers.md",
     "docs/how-to/saving.md",

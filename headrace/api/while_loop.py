@@ -200,6 +200,9 @@ class _LoopTracer:
         rest = iter(self.first)
         for leaf, invariant in zip(leaves, given, strict=True):
             of_leaf = [next(rest) for _ in nest.flatten(leaf)]
+            if hasattr(type(invariant), "_loop_shapes"):  # the description of an extension type
+                self.shapes += invariant._loop_shapes()
+                continue
             shape = None if invariant is None else shapes.as_shape(getattr(invariant, "shape", invariant))
             own = leaf._loop_shapes(shape) if nest.is_composite(leaf) else None
             if own is not None:

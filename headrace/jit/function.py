@@ -110,7 +110,7 @@ class Function:
         self.__module__ = getattr(fn, "__module__", __name__)
         self.__qualname__: str = getattr(fn, "__qualname__", self.name)
         self.__doc__ = getattr(fn, "__doc__", None) or type(self).__doc__
-        self.input_signature = None if input_signature is None else tuple(input_signature)
+        self.input_signature = None if input_signature is None else nest.map_leaves(_described, tuple(input_signature))
         self.results = None if results is None else nest.map_leaves(_as_spec, results)
         self.static = frozenset(_position(k) for k in nest.as_list(static_argnums))
         self.converts = converts
@@ -278,6 +278,11 @@ class _Method:
 
 def _forget(bound: dict[int, Any], key: int, _: object) -> None:
     bound.pop(key, None)
+
+
+def _described(spec: Any) -> Any:
+    """Returns the description of an object of several tensors as such an object, of TensorSpecs."""
+    return spec.from_tensors(iter(spec.flatten())) if hasattr(type(spec), "from_tensors") else spec
 
 
 def _as_spec(x: Any) -> TensorSpec:

@@ -151,7 +151,7 @@ def fitted(signature: Any, args: Sequence[Any], b: Any, parameters: Parameters, 
     """Returns the arguments as tensors that fit an input signature.
 
     Args:
-      signature: a tuple of structures of TensorSpecs.
+      signature: a tuple of structures of TensorSpecs; an object of several tensors has TensorSpecs in their place.
       args: the arguments.
       b: the builder that converts them.
       parameters: the parameters of the function.
@@ -161,7 +161,14 @@ def fitted(signature: Any, args: Sequence[Any], b: Any, parameters: Parameters, 
       SignatureError: an argument has another structure, dtype or shape.
     """
     try:
-        leaves = nest.flatten_up_to(signature, tuple(args))
+        wholes = nest.flatten_up_to(signature, tuple(args), expand=False)
+        leaves: list[Any] = []
+        for wanted, given in zip(nest.flatten(signature, expand=False), wholes, strict=True):
+            if nest.is_composite(wanted):
+                differs = nest.mismatch(wanted, given)
+                if differs is not None:
+                    raise ValueError(f"{differs.second} where {differs.first} was expected")
+            leaves += nest.flatten(given) if nest.is_composite(wanted) else [given]
     except ValueError as e:
         raise SignatureError(f"the arguments of {title} do not have the structure of its input_signature: {e}") from e
     out = []

@@ -188,7 +188,33 @@ def while_loop(
 
 
 switch_case = in_default_graph(conditionals.switch_case)
-map_fn = in_default_graph(functional.map_fn)
+
+
+@in_default_graph
+@functools.wraps(functional.map_fn)
+def map_fn(
+    fn: Any,
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+    fn_output_signature: Any = None,
+) -> Any:
+    signature = dtype if fn_output_signature is None else fn_output_signature
+    parts = nest.flatten((elems, signature), expand=False)
+    if not any(hasattr(type(x), "_encoding") for x in parts):
+        return functional.map_fn(
+            fn, elems, dtype, parallel_iterations, back_prop, swap_memory, infer_shape, name, fn_output_signature
+        )
+    from headrace.v1.extension_types import mapping  # here: few programs have extension types
+
+    options = {"back_prop": back_prop, "swap_memory": swap_memory, "infer_shape": infer_shape, "name": name}
+    return mapping.map_encoded(fn, elems, signature, parallel_iterations=parallel_iterations, **options)
+
+
 scan = in_default_graph(functional.scan)
 foldl = in_default_graph(functional.foldl)
 foldr = in_default_graph(functional.foldr)

@@ -70,17 +70,52 @@ def output_all_intermediates(state: bool | None) -> None:
 
 
 if TYPE_CHECKING:
+    from headrace.v1 import extension_types as extension_type
     from headrace.v1.data.experimental import Optional
+    from headrace.v1.dispatch import (
+        dispatch_for_api,
+        dispatch_for_binary_elementwise_apis,
+        dispatch_for_binary_elementwise_assert_apis,
+        dispatch_for_unary_elementwise_apis,
+        unregister_dispatch_for,
+    )
+    from headrace.v1.extension_types.batching import ExtensionTypeBatchEncoder
+    from headrace.v1.extension_types.extension_type import BatchableExtensionType, ExtensionType
+    from headrace.v1.extension_types.specs import ExtensionTypeSpec
+    from headrace.v1.ragged.dynamic_shape import DynamicRaggedShape
+    from headrace.v1.ragged.row_partition import RowPartition
+    from headrace.v1.structured_tensor import StructuredTensor
 
 # Imported on first use, with data sets.
-_LATER = {"Optional": "headrace.v1.data.experimental:Optional"}
+_LATER = {
+    "BatchableExtensionType": "headrace.v1.extension_types.extension_type:BatchableExtensionType",
+    "DynamicRaggedShape": "headrace.v1.ragged.dynamic_shape:DynamicRaggedShape",
+    "ExtensionType": "headrace.v1.extension_types.extension_type:ExtensionType",
+    "ExtensionTypeBatchEncoder": "headrace.v1.extension_types.batching:ExtensionTypeBatchEncoder",
+    "ExtensionTypeSpec": "headrace.v1.extension_types.specs:ExtensionTypeSpec",
+    "Optional": "headrace.v1.data.experimental:Optional",
+    "RowPartition": "headrace.v1.ragged.row_partition:RowPartition",
+    "StructuredTensor": "headrace.v1.structured_tensor:StructuredTensor",
+    "extension_type": "headrace.v1.extension_types",
+} | {
+    name: f"headrace.v1.dispatch:{name}"
+    for name in (
+        "dispatch_for_api",
+        "dispatch_for_binary_elementwise_apis",
+        "dispatch_for_binary_elementwise_assert_apis",
+        "dispatch_for_unary_elementwise_apis",
+        "unregister_dispatch_for",
+    )
+}
 
 # fmt: off
 __all__ = [
-    "Optional",
-    "async_clear_error", "async_scope", "enable_strict_mode", "float4_e2m1fn", "float8_e4m3b11fnuz", "float8_e4m3fn",
-    "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "function_executor_type", "int2", "int4",
-    "output_all_intermediates", "uint2", "uint4",
+    "BatchableExtensionType", "DynamicRaggedShape", "ExtensionType", "ExtensionTypeBatchEncoder", "ExtensionTypeSpec",
+    "Optional", "RowPartition", "StructuredTensor", "async_clear_error", "async_scope", "dispatch_for_api",
+    "dispatch_for_binary_elementwise_apis", "dispatch_for_binary_elementwise_assert_apis",
+    "dispatch_for_unary_elementwise_apis", "enable_strict_mode", "extension_type", "float4_e2m1fn",
+    "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "function_executor_type", "int2", "int4", "output_all_intermediates", "uint2", "uint4", "unregister_dispatch_for",
 ]
 # fmt: on
 

@@ -63,8 +63,8 @@ def gradients(
       A list with an entry for each of `xs`: a tensor, an `IndexedSlices`, or None.
 
     Raises:
-      ValueError: the tensors belong to different graphs; the lengths of `ys` and `grad_ys` differ; or
-        `unconnected_gradients` has another value.
+      ValueError: the tensors belong to different graphs; the lengths of `ys` and `grad_ys` differ;
+        `unconnected_gradients` has another value; or a y or an x is an extension type.
       LookupError: an operation on a path has no gradient.
       TypeError: a y is complex and has no entry in `grad_ys`.
 
@@ -84,6 +84,11 @@ def gradients(
         raise ValueError(
             f"Unknown value for unconnected_gradients: {unconnected_gradients!r}; it is 'none' or 'zero'"
         ) from None
+    for given in (ys, xs):
+        for x in nest.flatten(given, expand=False):
+            if hasattr(type(x), "_type_spec"):
+                kind = type(x).__name__
+                raise ValueError(f"Type {kind} is not supported as a gradient source or gradient target; give tensors")
     found = make_gradients(ys, xs, grad_ys, stop_gradients, unconnected, name, allows_integers=True)
     return found if isinstance(found, list) else nest.flatten(found)
 

@@ -11,13 +11,13 @@ import contextlib
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from headrace.api import random, scopes
 from headrace.errors import GraphError
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
-from headrace.v1 import tensor
+from headrace.v1 import overrides, tensor
 from headrace.v1.device_spec import request
 
 P = ParamSpec("P")
@@ -453,15 +453,11 @@ def reset_default_graph() -> None:
     _Default.graph = None
 
 
-#: Functions that are asked for the result of a call whose arguments are no tensors: `ragged.dispatch` adds one.
-fallbacks: list[Callable[[str, Callable[..., Any], Any, Any], Any]] = []
-
-
 def in_default_graph(f: Callable[P, R]) -> Callable[P, R]:
     """Returns a function that calls `f` in the default graph.
 
     It enters the implicit default graph, unless a graph has been entered or the caller is the function of a
-    `py_function`.
+    `py_function`. Overrides are asked before.
 
     Args:
       f: the function.
@@ -469,20 +465,25 @@ def in_default_graph(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            if not scopes.is_outside() or scopes.is_eager_call():
-                return f(*args, **kwargs)
-            with _implicit():
-                return f(*args, **kwargs)
-        except TypeError:
-            for fallback in fallbacks:
-                found: Any = fallback(call.__name__, call, args, kwargs)
-                if found is not NotImplemented:
-                    made: R = found
-                    return made
-            raise
+        if overrides.registered:
+            found: Any = overrides.call(call, args, kwargs)
+            if found is not NotImplemented:
+                made: R = found
+                return made
+        if not scopes.is_outside() or scopes.is_eager_call():
+            return f(*args, **kwargs)
+        with _implicit():
+            return f(*args, **kwargs)
 
     return call
+
+
+_CALL: Final = in_default_graph(lambda: None).__code__
+
+
+def takes_overrides(f: Callable[..., Any]) -> bool:
+    """Whether a function is one of the API, as `in_default_graph` returns."""
+    return getattr(f, "__code__", None) is _CALL
 
 
 def scope_in_default_graph(f: Callable[P, contextlib.AbstractContextManager[R]]) -> Any:

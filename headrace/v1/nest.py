@@ -119,7 +119,7 @@ def _check(a: Any, b: Any, check_types: bool, expand: bool, whole: tuple[Any, An
     if first is None and second is None:
         return
     same_type = type(a) is type(b) or (isinstance(a, dict) and isinstance(b, dict))
-    if first is None or second is None or len(first) != len(second):
+    if first is None or second is None or len(first) != len(second) or not _are_compatible(a, b):
         error: type[Exception] = ValueError
     elif check_types and not same_type:
         error = TypeError
@@ -134,6 +134,13 @@ def _check(a: Any, b: Any, check_types: bool, expand: bool, whole: tuple[Any, An
         f"The two structures don't have the same nested structure.\n\nFirst structure: {shown[0]}\n\n"
         f"Second structure: {shown[1]}\n\nMore specifically: {shown[2]} and {shown[3]} differ"
     )
+
+
+def _are_compatible(a: Any, b: Any) -> bool:
+    """Whether two structures, if they are extension types, have a common description."""
+    if not hasattr(type(a), "_type_spec") or type(a) is not type(b):
+        return True
+    return a._type_spec.most_specific_common_supertype([b._type_spec]) is not None
 
 
 # fmt: off

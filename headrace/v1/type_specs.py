@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from headrace import dtypes
+from headrace import dtypes, shapes
 from headrace.api.data.optional import Optional, OptionalSpec
 from headrace.api.data.structure import DatasetSpec, TensorArraySpec, VariantSpec, is_dataset
 from headrace.api.sparse_tensor import SparseTensor, SparseTensorSpec, SparseTensorValue
@@ -160,6 +161,8 @@ def type_spec_from_value(value: Any) -> Any:
     """
     if value is None:
         return NoneTensorSpec()
+    if hasattr(type(value), "_type_spec"):  # an extension type, of a module that is imported on first use
+        return value._type_spec
     for kind, describe in _DESCRIBED:
         if isinstance(value, kind):
             return describe(value)
@@ -183,3 +186,75 @@ _DESCRIBED: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (Optional, lambda x: OptionalSpec(x.element_spec)),
     ((Tensor, Variable), lambda x: TensorSpec(x.shape, x.dtype.base)),
 )
+
+
+def is_subtype(spec: Any, other: Any) -> bool:
+    """Whether all values of a description are values of another one."""
+    if hasattr(type(spec), "is_subtype_of"):
+        found: bool = spec.is_subtype_of(other)
+        return found
+    return type(spec) is type(other) and _without_shape(spec) == _without_shape(other) and _covers(other, spec)
+
+
+def supertype(specs: Sequence[Any]) -> Any:
+    """Returns the narrowest description of the values of several ones; None if there is none."""
+    first, *others = specs
+    if hasattr(type(first), "most_specific_common_supertype"):
+        return first.most_specific_common_supertype(others)
+    if any(type(s) is not type(first) or _without_shape(s) != _without_shape(first) for s in others):
+        return None
+    return functools.reduce(_wider, others, first)
+
+
+def _wider(a: Any, b: Any) -> Any:
+    if isinstance(a, (TensorSpec, SparseTensorSpec)):
+        return type(a)(shapes.join(a.shape, b.shape), a.dtype)
+    return a._joined(b) if isinstance(a, RaggedTensorSpec) else a
+
+
+def _without_shape(spec: Any) -> Any:
+    if isinstance(spec, (TensorSpec, SparseTensorSpec)):
+        return spec.dtype
+    return spec._parts()[1:] if isinstance(spec, RaggedTensorSpec) else spec
+
+
+def _covers(wide: Any, narrow: Any) -> bool:
+    is_shaped = isinstance(wide, (TensorSpec, SparseTensorSpec, RaggedTensorSpec))
+    return not is_shaped or shapes.covers(wide.shape, narrow.shape)
+
+
+def component_specs(spec: Any) -> list[TensorSpec]:
+    """Returns descriptions of the tensors of a value.
+
+    Raises:
+      TypeError: the description is of values without a fixed number of tensors.
+    """
+    if isinstance(spec, TensorSpec):
+        return [spec]
+    if hasattr(type(spec), "flatten"):
+        found: list[TensorSpec] = spec.flatten()
+        return found
+    if isinstance(spec, SparseTensorSpec):
+        rank = None if spec.shape is None else len(spec.shape)
+        integers = dtypes.int64
+        shaped = ((None, rank), integers), ((None,), spec.dtype), ((rank,), integers)
+        return [TensorSpec(shape, dtype) for shape, dtype in shaped]
+    if isinstance(spec, RaggedTensorSpec):
+        rank = spec.ragged_rank
+        inner = None if spec.shape is None else spec.shape[rank + 1 :]
+        values = TensorSpec(spec.shape if not rank else None if inner is None else (None, *inner), spec.dtype)
+        count = None if spec.shape is None or spec.shape[0] is None else spec.shape[0] + 1
+        lengths = [count, *[None] * (rank - 1)][:rank]
+        return [values, *[TensorSpec((n,), spec.row_splits_dtype) for n in lengths]]
+    raise TypeError(f"{spec!r} has no fixed number of tensors")
+
+
+def of_tensors(spec: Any, tensors: Iterator[Any]) -> Any:
+    """Returns the value of a description with the next tensors of an iterator."""
+    if hasattr(type(spec), "from_tensors"):
+        return spec.from_tensors(tensors)
+    parts = [next(tensors) for _ in component_specs(spec)]
+    if isinstance(spec, SparseTensorSpec):
+        return SparseTensor(*parts)
+    is_ragged = isinstance(spec, RaggedTensorSpec) and spec.ragged_rank > 0
+    return RaggedTensor.of_parts(parts[0], parts[1:]) if is_ragged else parts[0]

@@ -139,10 +139,10 @@ class Dataset:
           >>> [int(element["y"]) for element in hr.data.Dataset.from_tensor_slices(features)]
           [3, 4]
         """
-        leaves = structure.flatten(tensors)
+        leaves, like = structure.with_rows(tensors)
         b = scopes.builder(*leaves)
         parts, specs = zip(*[structure.rows(leaf, b) for leaf in leaves], strict=True)
-        return cls._given("TensorSliceDataset", b, parts, specs, tensors, [structure.component_shape(s) for s in specs])
+        return cls._given("TensorSliceDataset", b, parts, specs, like, [structure.component_shape(s) for s in specs])
 
     @classmethod
     def _given(
@@ -641,7 +641,11 @@ class Dataset:
           >>> [int(x) for x in hr.data.Dataset.range(3).batch(2).unbatch()]
           [0, 1, 2]
         """
-        return self._changed("UnbatchDataset", (), structure.unbatched(self.element_spec))
+        spec = self.element_spec
+        if all(isinstance(s, TensorSpec) for s in structure.flatten(spec)):
+            return self._changed("UnbatchDataset", (), structure.unbatched(spec))
+        door = self._door()
+        return self.flat_map(lambda *parts: door.from_tensor_slices(parts if type(spec) is tuple else parts[0]))
 
     def repeat(self, count: Any = None) -> Any:
         """Returns a dataset of `count` passes over this one; None or -1: without an end."""

@@ -3,6 +3,11 @@
 An element is a nested structure of tuples, dicts and records. A leaf is a tensor, a sparse tensor, or a dataset or
 another object that a variant represents. Each leaf is one component between the ops of datasets: a sparse tensor three
 strings. Python lists are no structures but tensors, as in TensorFlow.
+
+An object can consist of several leaves (`headrace.v1.extension_types`). Its class, and that of its spec, have the
+methods `_encoding()`, which returns a structure of these leaves, `_with_encoding(structure)`, which makes the object of
+leaves or the spec of specs, and `_key()`, which is equal for objects of one kind. The spec also has `_batched(size)`,
+`_unbatched()` and `_joined(other)`, as a `VariantSpec` has; the object has `_type_spec` and `_row_encoding()`.
 """
 
 from __future__ import annotations
@@ -67,6 +72,10 @@ class VariantSpec:
     def _batched(self, size: int | None) -> Any:
         """Returns the description of a batch of `size` leaves."""
         raise TypeError(f"Batching of {type(self).__name__} is not supported ({self}); use flat_map before")
+
+    def _unbatched(self) -> Any:
+        """Returns the description of the rows of the leaf."""
+        raise ValueError("Cannot unbatch an input with scalar components.")
 
     def _joined(self, other: Any) -> Any:
         """Returns a description that the leaves of both have; `other` has the same class."""
@@ -211,19 +220,56 @@ def _is_leaf(x: Any) -> bool:
     return isinstance(x, (list, SparseTensorValue)) or is_dataset(x) or hasattr(type(x), "_component")
 
 
+def is_encoded(x: Any) -> bool:
+    """Whether an object, or a spec, consists of several leaves."""
+    return hasattr(type(x), "_encoding")
+
+
+def wholes(structure: Any) -> list[Any]:
+    """Returns the leaves of an element, or of a structure of specs.
+
+    An object that consists of several leaves is one of them.
+    """
+    return nest.flatten(structure, expand=False, is_leaf=_is_leaf)
+
+
+def pack_wholes(structure: Any, wholes: Sequence[Any]) -> Any:
+    """Returns the structure with other leaves in the places of `wholes`."""
+    return nest.pack(structure, wholes, expand=False, is_leaf=_is_leaf)
+
+
 def flatten(structure: Any) -> list[Any]:
     """Returns the leaves of an element, or of a structure of specs."""
-    return nest.flatten(structure, expand=False, is_leaf=_is_leaf)
+    found = wholes(structure)
+    if not any(map(is_encoded, found)):
+        return found
+    return [y for x in found for y in (flatten(x._encoding()) if is_encoded(x) else (x,))]
 
 
 def pack(structure: Any, leaves: Sequence[Any]) -> Any:
     """Returns the structure with other leaves."""
-    return nest.pack(structure, leaves, expand=False, is_leaf=_is_leaf)
+    found = wholes(structure)
+    if not any(map(is_encoded, found)):
+        return pack_wholes(structure, leaves)
+    rest, made = list(leaves), []
+    for x in found:
+        inner = x._encoding() if is_encoded(x) else x
+        n = len(flatten(inner))
+        taken, rest = rest[:n], rest[n:]
+        made.append(x._with_encoding(pack(inner, taken)) if is_encoded(x) else taken[0])
+    return pack_wholes(structure, made + rest)
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two structures of specs are nested alike."""
-    return nest.mismatch(first, second, expand=False) is None
+    """Whether two structures of specs, or of elements, are nested alike."""
+    if nest.mismatch(first, second, expand=False) is not None:
+        return False
+    pairs = zip(wholes(first), wholes(second), strict=True)
+    return all(_kind(x) == _kind(y) for x, y in pairs)
+
+
+def _kind(x: Any) -> Any:
+    return x._key() if is_encoded(x) else None
 
 
 def component_type(spec: Spec) -> dtypes.DType:
@@ -321,25 +367,33 @@ def _sparse(op: str, t: Any, spec: SparseTensorSpec) -> SparseTensor:
 
 def batched(spec: Any, size: int | None) -> Any:
     """Returns the specs of batches of `size` elements."""
-    return pack(spec, [_batched(s, size) for s in flatten(spec)])
+    return pack_wholes(spec, [_batched(s, size) for s in wholes(spec)])
 
 
-def _batched(spec: Spec, size: int | None) -> Spec:
-    if isinstance(spec, VariantSpec):
+def _batched(spec: Any, size: int | None) -> Spec:
+    if isinstance(spec, VariantSpec) or is_encoded(spec):
         made: Spec = spec._batched(size)
         return made
-    return type(spec)(None if spec.shape is None else (size, *spec.shape), spec.dtype)
+    return _shaped(spec, None if spec.shape is None else (size, *spec.shape))
 
 
 def unbatched(spec: Any) -> Any:
     """Returns the specs of the rows of elements."""
-    return pack(spec, [_unbatched(s) for s in flatten(spec)])
+    return pack_wholes(spec, [_unbatched(s) for s in wholes(spec)])
 
 
-def _unbatched(spec: Spec) -> Spec:
-    if spec.shape == () or isinstance(spec, VariantSpec):
+def _unbatched(spec: Any) -> Spec:
+    if isinstance(spec, VariantSpec) or is_encoded(spec):
+        made: Spec = spec._unbatched()
+        return made
+    if spec.shape == ():
         raise ValueError("Cannot unbatch an input with scalar components.")
-    return type(spec)(None if spec.shape is None else spec.shape[1:], spec.dtype)
+    return _shaped(spec, None if spec.shape is None else spec.shape[1:])
+
+
+def _shaped(spec: Any, shape: Shape) -> Spec:
+    made: Spec = type(spec)(shape, spec.dtype)
+    return made
 
 
 def joined(first: Any, second: Any) -> Any:
@@ -351,11 +405,20 @@ def joined(first: Any, second: Any) -> Any:
     if not same(first, second):
         raise TypeError(f"Incompatible types of datasets: elements are {first} and {second}")
     out = []
-    for a, b in zip(flatten(first), flatten(second), strict=True):
-        if type(a) is not type(b) or a.dtype is not b.dtype:
+    for a, b in zip(wholes(first), wholes(second), strict=True):
+        if type(a) is not type(b) or (not is_encoded(a) and a.dtype is not b.dtype):
             raise TypeError(f"Incompatible types of datasets: elements are {a} and {b}")
-        out.append(a._joined(b) if isinstance(a, VariantSpec) else _joined(a, b))
-    return pack(first, out)
+        out.append(a._joined(b) if isinstance(a, VariantSpec) or is_encoded(a) else _joined(a, b))
+    return pack_wholes(first, out)
+
+
+def with_rows(structure: Any) -> tuple[list[Any], Any]:
+    """Returns the leaves of an element, and a structure like an element of its rows."""
+    found = wholes(structure)
+    if not any(map(is_encoded, found)):
+        return found, structure
+    leaves = [y for x in found for y in (flatten(x._row_encoding()) if is_encoded(x) else (x,))]
+    return leaves, pack_wholes(structure, [x._type_spec._unbatched() if is_encoded(x) else x for x in found])
 
 
 def _joined(a: Any, b: Any) -> Any:

@@ -22,6 +22,8 @@ def converted(spec: Any, kind: str) -> Any:
     """
 
     def leaf(s: Any) -> Any:
+        if structure.is_encoded(s):  # in place of a type of several tensors stands the description
+            return {"types": s, "classes": s.value_type}.get(kind, getattr(s, "shape", s))
         if isinstance(s, VariantSpec) and (kind == "classes" or s.dtype is dtypes.variant):
             return s
         if kind == "types":
@@ -30,7 +32,7 @@ def converted(spec: Any, kind: str) -> Any:
             return TensorShape(s.shape)
         return SparseTensor if isinstance(s, SparseTensorSpec) else Tensor
 
-    return structure.pack(spec, [leaf(s) for s in structure.flatten(spec)])
+    return structure.pack_wholes(spec, [leaf(s) for s in structure.wholes(spec)])
 
 
 def spec_of(types: Any, known: Any = None, classes: Any = None) -> Any:
@@ -42,7 +44,7 @@ def spec_of(types: Any, known: Any = None, classes: Any = None) -> Any:
       classes: the structure of the classes; None: tensors.
     """
     for given in (classes, types):
-        if isinstance(given, VariantSpec):
+        if isinstance(given, VariantSpec) or structure.is_encoded(given):
             return given
     if isinstance(types, dict):
         shape, kind = known or {}, classes or {}

@@ -1,7 +1,6 @@
 """Functions of tensors that take ragged tensors: elementwise ones, `tf.concat`, reductions and some others.
 
-These functions raise a TypeError for a ragged tensor. The wrapper of `headrace.v1` then asks this module, so that calls
-with tensors are as they were.
+This module registers an override of them (`headrace.v1.overrides`).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace import dtypes
-from headrace.v1 import array_ops, graph, math_ops
+from headrace.v1 import array_ops, math_ops, overrides
 from headrace.v1.ragged.making import as_ragged, join
 from headrace.v1.ragged.ragged_tensor import RaggedTensor, RaggedTensorValue, gather_rows, map_flat_values
 from headrace.v1.scoping import name_scope
@@ -136,17 +135,14 @@ _OTHERS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def call(name: str, f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Returns the result of a function of ragged tensors.
+def _takes_ragged(api: Callable[..., Any]) -> bool:
+    name = api.__name__
+    return name in ELEMENTWISE or name in _WHOLE or name in _OTHERS
 
-    Args:
-      name: name of the function.
-      f: the function.
-      args, kwargs: its arguments.
 
-    Returns:
-      The result; NotImplemented if no argument is ragged, or the function takes none.
-    """
+def _call(f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Returns the result of a function of ragged tensors; NotImplemented if no argument is ragged."""
+    name = f.__name__
     flat = [y for x in (*args, *kwargs.values()) for y in (x if type(x) in (list, tuple) else [x])]
     if not any(isinstance(x, (RaggedTensor, RaggedTensorValue)) for x in flat):
         return NotImplemented
@@ -155,8 +151,7 @@ def call(name: str, f: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return map_flat_values(f, *args, **kwargs)
     if name in _WHOLE:
         return _reduce(name, args, kwargs)
-    found = _OTHERS.get(name)
-    return NotImplemented if found is None else found(args, kwargs)
+    return _OTHERS[name](args, kwargs)
 
 
-graph.fallbacks.append(call)
+overrides.register(_takes_ragged, _call)

@@ -335,7 +335,7 @@ class RaggedTensor(nest.Composite):
     @property
     def shape(self) -> TensorShape:
         """Static shape, with None for ragged axes."""
-        count, inner = self.row_splits.get_shape().as_list()[0], self.flat_values.get_shape()
+        count, inner = TensorShape(self.row_splits.shape).as_list()[0], TensorShape(self.flat_values.shape)
         if inner.ndims is None:
             return TensorShape(None)
         return TensorShape([None if count is None else count - 1, *[None] * self.ragged_rank, *inner.as_list()[1:]])
@@ -393,7 +393,8 @@ class RaggedTensor(nest.Composite):
         It is known of the rows that `from_uniform_row_length` makes of known values.
         """
         splits = get_static_value(self.row_splits)
-        if splits is None or self.row_splits.op.type == "Const" or len(splits) < 2:
+        is_given = not isinstance(self.row_splits, Tensor) or self.row_splits.op.type == "Const"
+        if splits is None or is_given or len(splits) < 2:
             return None
         lengths = np.diff(splits)
         return array_ops.constant(lengths[0], self.row_splits.dtype) if (lengths == lengths[0]).all() else None
@@ -428,9 +429,9 @@ class RaggedTensor(nest.Composite):
     def numpy(self) -> Any:
         """Returns an array of arrays: a row of objects, if the rows have different lengths.
 
-        Its value is computed in the default session.
+        The value of a tensor of a graph is computed in the default session.
         """
-        return _rows_of(self.eval())
+        return _rows_of(self._known())
 
     def bounding_shape(self, axis: Any = None, name: str | None = None, out_type: Any = None) -> Any:
         """Computes the least shape of a tensor that has room for all rows."""
@@ -490,9 +491,19 @@ class RaggedTensor(nest.Composite):
         return session_for(self, self.graph, session, "eval").run(self, feed_dict)
 
     def to_list(self) -> list[Any]:
-        """Returns the rows as nested lists, in the default session."""
-        out: list[Any] = self.eval().to_list()
+        """Returns the rows as nested lists.
+
+        Those of a tensor of a graph are computed in the default session.
+        """
+        out: list[Any] = self._known().to_list()
         return out
+
+    def _known(self) -> RaggedTensorValue:
+        """Returns the value: that of eager tensors, or in the default session."""
+        if any(isinstance(t, Tensor) for t in self._flatten()):
+            found: RaggedTensorValue = self.eval()
+            return found
+        return RaggedTensorValue.from_parts(*[np.asarray(t) for t in self._flatten()])
 
     def __getitem__(self, key: Any) -> Any:
         """Returns a row, or the rows or the parts of rows of slices.
@@ -525,9 +536,7 @@ class RaggedTensor(nest.Composite):
     def _rows(self, b: Any) -> tuple[Any, Any]:
         """Returns the components of the rows, and their description."""
         made = to_variant(self.flat_values, self.nested_row_splits, True)
-        whole = RaggedTensorSpec.from_value(self)
-        shape = None if whole.shape is None else whole.shape[1:]
-        return made, RaggedTensorSpec(shape, whole.dtype, whole.ragged_rank - 1, whole.row_splits_dtype)
+        return made, RaggedTensorSpec.from_value(self)._unbatched()
 
     def _flatten(self) -> list[Any]:
         return [self.flat_values, *self.nested_row_splits]
@@ -814,6 +823,12 @@ class RaggedTensorSpec(VariantSpec):
     def _batched(self, size: int | None) -> RaggedTensorSpec:
         shape = None if self.shape is None else (size, *self.shape)
         return RaggedTensorSpec(shape, self.dtype, self.ragged_rank + 1, self.row_splits_dtype)
+
+    def _unbatched(self) -> RaggedTensorSpec:
+        if self.shape == ():
+            raise ValueError("Cannot unbatch an input with scalar components.")
+        shape = None if self.shape is None else self.shape[1:]
+        return RaggedTensorSpec(shape, self.dtype, max(self.ragged_rank - 1, 0), self.row_splits_dtype)
 
     def _joined(self, other: Any) -> RaggedTensorSpec:
         if self._parts()[1:] != other._parts()[1:]:
