@@ -146,7 +146,7 @@ def _checked_outputs(given: Any, predictions: Any, mode: str) -> Any:
     """Returns the outputs, of which one is the default signature."""
     if mode != ModeKeys.PREDICT:
         return given
-    from headrace.v1.estimator.export import ExportOutput, PredictOutput
+    from headrace.v1.estimator.export_outputs import ExportOutput, PredictOutput
 
     found = {DEFAULT_SIGNATURE: PredictOutput(predictions)} if given is None else given
     if not isinstance(found, Mapping):
@@ -257,7 +257,7 @@ class EvalSpec(_Eval):
             raise ValueError(f"Must specify start_delay_secs >= 0, given: {start_delay_secs}")
         if throttle_secs < 0:
             raise ValueError(f"Must specify throttle_secs >= 0, given: {throttle_secs}")
-        from headrace.v1.estimator.export import Exporter
+        from headrace.v1.estimator.exporters import Exporter
 
         given = (exporters,) if isinstance(exporters, Exporter) else tuple(exporters or ())
         for e in given:
