@@ -22,10 +22,10 @@ from headrace.v1.estimator.canned import (
     LinearRegressor,
 )
 from headrace.v1.estimator.estimator import Estimator
-from headrace.v1.estimator.exporters import BestExporter, Exporter, FinalExporter, LatestExporter
+from headrace.v1.estimator.exporters import BestExporter, FinalExporter, LatestExporter
 from headrace.v1.estimator.modes import ModeKeys
 from headrace.v1.estimator.run_config import RunConfig
-from headrace.v1.estimator.spec import EstimatorSpec, EvalSpec, TrainSpec
+from headrace.v1.estimator.spec import EstimatorSpec, EvalSpec, Exporter, TrainSpec
 from headrace.v1.estimator.training import train_and_evaluate
 from headrace.v1.warm_starting import VocabInfo, WarmStartSettings
 

@@ -2,47 +2,17 @@
 
 from __future__ import annotations
 
-import abc
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.v1 import gfile
 from headrace.v1.estimator.functions import argument_names
-from headrace.v1.estimator.spec import LOSS
+from headrace.v1.estimator.spec import LOSS, Exporter
 from headrace.v1.logging import info
 from headrace.v1.summary import summary_iterator
 
 _DIGITS = 10  # of the names of folders, which are times in seconds
-
-
-class Exporter(abc.ABC):
-    """Abstract base class of exporters, which `train_and_evaluate` calls after an evaluation.
-
-    Source: TensorFlow 1's `tf.estimator.Exporter`.
-    """
-
-    @property
-    @abc.abstractmethod
-    def name(self) -> str:
-        """Name of the exporter, the folder below `model_dir`/export."""
-
-    @abc.abstractmethod
-    def export(
-        self, estimator: Any, export_path: str, checkpoint_path: str, eval_result: Any, is_the_final_export: bool
-    ) -> Any:
-        """Exports the model.
-
-        Args:
-          estimator: the estimator.
-          export_path: the folder of the exporter.
-          checkpoint_path: the checkpoint that was evaluated.
-          eval_result: its metrics.
-          is_the_final_export: whether the training has reached `max_steps`.
-
-        Returns:
-          The path of the SavedModel as `bytes`, or None if there is none.
-        """
 
 
 class _Writer(Exporter):
