@@ -85,7 +85,7 @@ def settings(config: ConfigProto | None) -> dict[str, Any]:
 
 
 def _exists(kind: str, n: int) -> bool:
-    """Whether there are devices of a type. TensorFlow takes the count as the largest number of them."""
+    """Whether there are devices of a type, of which a config allows at most `n`."""
     if kind == "CPU":
         return True
     if n <= 0:
@@ -102,7 +102,9 @@ def _inter_op_threads(config: ConfigProto) -> int:
 
 
 def left_out(options: Any) -> str:
-    """Returns the passes that a `GraphOptions` message leaves out, as in the flag OPTIMIZE; "": none.
+    """Returns the passes that a `GraphOptions` message leaves out.
+
+    The text is that of the flag OPTIMIZE; "": none.
 
     Args:
       options: the message.
