@@ -8,7 +8,7 @@ strings. Python lists are no structures but tensors, as in TensorFlow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from headrace import dtypes, nest, shapes
 from headrace.api import scopes
@@ -90,6 +90,8 @@ class DatasetSpec(VariantSpec):
 
     __slots__ = ("element_spec", "shape")
 
+    datasets: ClassVar[type]  # the class of datasets, whose module imports this one and sets it
+
     def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
         self.element_spec = element_spec
         self.shape = shapes.as_shape(dataset_shape)
@@ -98,6 +100,11 @@ class DatasetSpec(VariantSpec):
 
     def _describes(self, x: Any) -> bool:
         return is_dataset(x)
+
+    @property
+    def value_type(self) -> type:
+        """The class of the datasets."""
+        return self.datasets
 
     @staticmethod
     def from_value(value: Any) -> DatasetSpec:
