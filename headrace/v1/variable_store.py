@@ -64,8 +64,9 @@ def get_variable(
       constraint: kept with the variable, for optimizers.
 
     Returns:
-      The `Variable`, in eager mode always a new one; with a partitioner a `PartitionedVariable` of parts named "name/part_0" and so on. Its initializer
-      is called for each part with that one's shape, and with `partition_info`, if it takes that; a value is cut.
+      The `Variable`, in eager mode always a new one; with a partitioner a `PartitionedVariable` of parts named
+      "name/part_0" and so on. Its initializer is called for each part with that one's shape, and with
+      `partition_info`, if it takes that; a value is cut.
 
     Raises:
       ValueError: it exists and is not to be reused, or does not exist and is; shapes or dtypes do not agree; a

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace import dtypes
-from headrace.dtypes import DType
 from headrace.api import scopes
 from headrace.api.tensor_array import TensorArray
 from headrace.autograph.operators import values
 from headrace.autograph.operators.lists import TensorList
+from headrace.dtypes import DType
 from headrace.errors import AutographError
 from headrace.ir.infer import constant_value
 
