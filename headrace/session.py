@@ -158,7 +158,7 @@ class Session:
             if settings.is_isolated:
                 raise UnimplementedError(
                     "isolate_session_state: the sessions of a cluster share the variables of its workers; leave it "
-                    "out, and make the variables of this session in a container of their own (`graph.container`)"
+                    "out, and make the variables of this session in a container of their own (`tf.container`)"
                 )
             self._target = connectable(target).connect(settings.placement, settings.device_filters)
         #: By version of the graph, fetches and feed keys. All entries are of one version.
@@ -599,14 +599,13 @@ class Session:
         m.engine = "compiled" if is_compiled else "interpret"
         if is_seen:
             programs.observed  # noqa: B018 - the access compiles it
-        with measuring(m, options, device) as options:
-            out = self._run(call, values, options, timeout_ms)
         if options.output_partition_graphs:
             from headrace.partition_graphs import partition_graphs  # it imports the messages, which few runs ask for
 
             found = programs.observed if is_seen else programs.for_values(call.feed(values))
             m.partition_graphs = partition_graphs(found, device)
-        return out
+        with measuring(m, options, device) as options:
+            return self._run(call, values, options, timeout_ms)
 
     def _step(self, compiled: CompiledStep, options: RunOptions, timeout_ms: float | None) -> Step:
         limit = timeout_ms or options.timeout_in_ms or self._timeout_ms

@@ -103,11 +103,13 @@ def _tensor_rows(x: Any) -> Rows:
 
 def _range_rows(x: Any) -> Rows:
     """Returns the elements of a Range, of which there are none if it would fail because its limit is passed."""
-    ends = []
-    for end in x.op.inputs:
-        known = constant_value(end)
-        ends.append(end if known is None else int(known))
-    return _counted(*ends, x.dtype.base, lambda k: values.converted(k, x.dtype.base))
+
+    def end(t: Any) -> Any:
+        known = constant_value(t)
+        return t if known is None else int(known)
+
+    start, stop, step = map(end, x.op.inputs)
+    return _counted(start, stop, step, x.dtype.base, lambda k: values.converted(k, x.dtype.base))
 
 
 def row_count(x: Any) -> Any:
