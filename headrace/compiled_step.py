@@ -47,6 +47,8 @@ class Request:
       shapes: shapes of feeds that the step is compiled for, by position. A step that cannot become one function for a
         reason that the shapes do not change is compiled for any shapes, and its `CompiledStep.request` has none.
       addition: changes the pruned graph; None: it stays as it is.
+      off: names of the optimizer's passes that the session switches off.
+      fold_bytes: the largest size of a constant that folding makes, in bytes; 0: that of `optimize.base.Options`.
     """
 
     feeds: Sequence[Tensor]
@@ -56,6 +58,8 @@ class Request:
     is_partial: bool = False
     shapes: Mapping[int, Shape] = dataclasses.field(default_factory=dict)
     addition: Addition | None = None
+    off: frozenset[str] = frozenset()
+    fold_bytes: int = 0
 
     @property
     def graph(self) -> Graph | None:

@@ -162,6 +162,8 @@ def pruned(request: Request, environment: Environment) -> StepGraph:
     check_expansion(step.graph.operations)
     if environment.is_single:
         check_devices(step.graph.operations, environment.names, environment.options.soft)
+        if environment.options.log is not None:  # `placed` logs those of several devices
+            environment.options.log(Placement(dict.fromkeys(step.graph.operations, environment.names[0]), {}))
     return step
 
 
@@ -209,9 +211,15 @@ def optimized(
     check_fits(step.graph.operations)  # the passes rely on it
     out = step.copy()
     shapes = {out.args[i].outputs[0]: shape for i, shape in request.shapes.items()}
-    options = Options(is_lowered=is_lowered, is_partial=request.is_partial)
+    options = dataclasses.replace(_wanted(request), is_lowered=is_lowered, is_partial=request.is_partial)
     report = run_passes(out.graph, out.targets, environment, shapes, options, dumps)
     return dataclasses.replace(out, targets=tuple(report.preserved)), report
+
+
+def _wanted(request: Request) -> Options:
+    """Options of the passes that the session of a step has set."""
+    options = dataclasses.replace(_AS_A_WHOLE, off=request.off)
+    return dataclasses.replace(options, fold_bytes=request.fold_bytes) if request.fold_bytes else options
 
 
 def run_passes(
@@ -349,7 +357,7 @@ def with_fused_regions(
 
     def prepared(graph: Graph, preserved: Sequence[Operation], shapes: Mapping[Tensor, Shape]) -> PassContext:
         if shapes:
-            return run_passes(graph, preserved, environment, shapes)
+            return run_passes(graph, preserved, environment, shapes, _wanted(request))
         return PassContext(preserved=preserved)  # the passes have run over the whole step
 
     out = {

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace import flags, forking, notices, step_events, thresholds, tracebacks
 from headrace.api.scopes import current_graph
-from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError
+from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError, UnimplementedError
 from headrace.execute.devices import HERE, DeviceAttributes
 from headrace.execute.entered import entered, threads_of
 from headrace.execute.step import Step
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from headrace.compile import Compiled
-    from headrace.compiled_step import CompiledStep
+    from headrace.compiled_step import CompiledStep, Request
     from headrace.ir.graph import Graph, Operation
     from headrace.metadata.run import RunMetadataMessage, RunOptionsMessage
     from headrace.observe.watch import Watch, Watched
@@ -83,8 +83,9 @@ class Session:
       graph: the graph to run; None: the graph of the enclosing `with hr.Graph()`.
       config: a mapping of `device_count` ({"CPU": n}), `operation_timeout_in_ms`, `allow_soft_placement` (default
         True), `log_device_placement`, `enable_bfloat16_sendrecv` (float32 is sent between devices as bfloat16),
-        `enable_recv_scheduling` (Recvs are delayed until they are needed), `inter_op_parallelism_threads` and
-        `intra_op_parallelism_threads`, as in TensorFlow's ConfigProto.
+        `enable_recv_scheduling` (Recvs are delayed until they are needed), `inter_op_parallelism_threads`,
+        `intra_op_parallelism_threads`, `device_filters`, `max_folded_constant_in_bytes` and `isolate_session_state`, as
+        in TensorFlow's ConfigProto; and `optimize`, passes to leave out as in HEADRACE_OPTIMIZE ("-fold,-cse", "off").
       engine: "interpret": the token machine runs all steps. "compiled": each step becomes one Python function; a step
         that cannot be compiled is an error. "auto": each step that can be compiled is, and the token machine runs the
         others. None: the value of HEADRACE_ENGINE ("auto" by default). The token machine runs partial runs, and runs
@@ -136,6 +137,7 @@ class Session:
         self.graph = graph
         self._engine = engine
         self._timeout_ms = settings.timeout_ms
+        self._off, self._fold_bytes = settings.off, settings.fold_bytes
         if devices is not None and not isinstance(devices, Mapping):
             raise TypeError(f"devices={devices!r}: expected the number of devices of each type, as {{'CPU': 2}}")
         self._target: Target
@@ -153,6 +155,11 @@ class Session:
                 "devices= and memory_limit= are for sessions of this process; a cluster has its own devices"
             )
         else:
+            if settings.is_isolated:
+                raise UnimplementedError(
+                    "isolate_session_state: the sessions of a cluster share the variables of its workers; leave it "
+                    "out, and make the variables of this session in a container of their own (`tf.container`)"
+                )
             self._target = connectable(target).connect(settings.placement, settings.device_filters)
         #: By version of the graph, fetches and feed keys. All entries are of one version.
         self._calls: Memo[tuple[Hashable, ...], PreparedCall] = Memo("session calls", thresholds.SESSION_CALLS)
@@ -330,11 +337,10 @@ class Session:
           targets: the operations to run without a value.
           feeds: the tensors of the arguments; distinct.
         """
-        from headrace.compiled_step import Request
         from headrace.programs import Programs  # here: it imports all stages, which building a graph does not need
 
         with self._explained():
-            programs = Programs(Request(list(feeds), list(fetches), list(targets), self._engine), self._target)
+            programs = Programs(self._request(list(feeds), list(fetches), list(targets)), self._target)
             programs.general  # noqa: B018 - errors of compiling are raised here, not at the first call
         names = [t.name for t in fetches]
         prepared = PreparedCall(programs, [], list, names, [])
@@ -422,10 +428,9 @@ class Session:
         tensors = [t for ts in keys for t in ts]
         if len(set(tensors)) < len(tensors):
             raise FeedError(f"a tensor is fed twice: {[t.name for t in tensors]}")
-        from headrace.compiled_step import Request
         from headrace.programs import Programs  # here: it imports all stages, which building a graph does not need
 
-        request = Request(tensors, resolved.tensors, resolved.targets, self._engine)
+        request = self._request(tensors, resolved.tensors, resolved.targets)
         names, pack = [t.name for t in resolved.tensors], resolved.pack
         with self._explained():
             if watched:
@@ -445,6 +450,12 @@ class Session:
             forms = []
         feeders = [feeder(t, self._convert, lends=True) for t in tensors]
         return PreparedCall(programs, feeders, pack, names, forms, any(map(may_lend, tensors)))
+
+    def _request(self, feeds: list[Tensor], fetches: list[Tensor], targets: list[Operation]) -> Request:
+        """Returns the step to compile, with the settings of the session."""
+        from headrace.compiled_step import Request
+
+        return Request(feeds, fetches, targets, self._engine, off=self._off, fold_bytes=self._fold_bytes)
 
     def _run(
         self,
@@ -588,6 +599,11 @@ class Session:
         m.engine = "compiled" if is_compiled else "interpret"
         if is_seen:
             programs.observed  # noqa: B018 - the access compiles it
+        if options.output_partition_graphs:
+            from headrace.partition_graphs import partition_graphs  # it imports the messages, which few runs ask for
+
+            found = programs.observed if is_seen else programs.for_values(call.feed(values))
+            m.partition_graphs = partition_graphs(found, device)
         with measuring(m, options, device) as options:
             return self._run(call, values, options, timeout_ms)
 

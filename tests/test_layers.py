@@ -44,6 +44,7 @@ TOP |= {
     "environment",
     "function_calls",
     "graph_growth",
+    "partition_graphs",
     "programs",
     "session_config",
     "stages",
@@ -89,6 +90,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "interchange": ENGINE | {"pb"},
     "partial": ENGINE | {"fetches", "pipeline"},
     "graph_growth": ENGINE,
+    "partition_graphs": ENGINE | {"compiled_step", "pb"},
     "session_config": ENGINE | {"environment"},
     "session": ENGINE
     | {
@@ -98,6 +100,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "graph_growth",
         "observe",
         "partial",
+        "partition_graphs",
         "pipeline",
         "programs",
         "session_config",
@@ -140,6 +143,7 @@ LAYER = (
             "function_calls",
             "interchange",
             "partial",
+            "partition_graphs",
             "pipeline",
             "programs",
             "report",

@@ -32,8 +32,12 @@ def test_every_field_is_read() -> None:
             "enable_recv_scheduling": True,
             "inter_op_parallelism_threads": 3,
             "intra_op_parallelism_threads": 4,
+            "optimize": "-fold, -cse",
+            "max_folded_constant_in_bytes": 100,
+            "isolate_session_state": True,
         }
     )
+    assert (found.off, found.fold_bytes, found.is_isolated) == ({"fold", "cse"}, 100, True)
     assert (found.devices, found.timeout_ms) == ({"CPU": 2}, 500)
     assert (found.intra_op_threads, found.inter_op_threads) == (4, 3)
     assert found.placement.log is not None

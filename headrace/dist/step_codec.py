@@ -27,7 +27,7 @@ from headrace.records import record
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation
 
-VERSION: Final = 1
+VERSION: Final = 2
 MAGIC: Final = b"hr-step\n"
 
 
@@ -89,6 +89,8 @@ def encode(request: Request, step: StepGraph, home: str = "") -> bytes:
         "is_partial": request.is_partial,
         "fed_constants": list(request.fed_constants()),
         "is_ordered": request.is_ordered,
+        "off": sorted(request.off),
+        "fold_bytes": request.fold_bytes,
     }
     return pack(MAGIC, VERSION, fields, writer, "step")
 
@@ -122,11 +124,16 @@ def decode(data: bytes, is_ours: bool = False) -> tuple[ReceivedRequest, StepGra
     facts = given.get("fed_constants", list)
     if not all(isinstance(f, str) for f in facts):
         raise GraphError("the reasons of the encoded step must be texts")
+    off, fold_bytes = given.get("off", list), given.get("fold_bytes", int)
+    if not all(isinstance(name, str) for name in off) or fold_bytes < 0:
+        raise GraphError("the encoded step must name passes by texts, and its size of constants must not be negative")
     request = ReceivedRequest(
         engine=engine,
         is_partial=given.get("is_partial", bool),
         facts=tuple(facts),
         order=given.get("is_ordered", bool),
+        off=frozenset(off),
+        fold_bytes=fold_bytes,
     )
     return request, StepGraph(graph, args, retvals, targets)
 

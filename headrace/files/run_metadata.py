@@ -47,8 +47,12 @@ _NUMBERS: Final[dict[str, dict[str, int]]] = {
 
 
 def encode(metadata: RunMetadata) -> bytes:
-    """The serialized `RunMetadata` message with the firings of each operation, empty without a trace."""
-    return _field(1, metadata.step_stats)
+    """The serialized `RunMetadata` message with the firings of each operation and the graphs of devices.
+
+    It has no firings without a trace.
+    """
+    stats = _field(1, metadata.step_stats) if metadata.ops else b""
+    return stats + b"".join(_sized(3, graph.SerializeToString()) for graph in metadata.partition_graphs)
 
 
 def fill(message: Any, metadata: RunMetadata) -> None:
@@ -63,8 +67,7 @@ def fill(message: Any, metadata: RunMetadata) -> None:
     """
     check(message)
     message.Clear()
-    if metadata.ops:
-        message.MergeFromString(encode(metadata))
+    message.MergeFromString(encode(metadata))
 
 
 def check(message: Any) -> None:
@@ -89,6 +92,10 @@ def _field(number: int, value: Any) -> bytes:
     content = value.encode() if isinstance(value, str) else _message(value)
     if isinstance(value, str) and not content:
         return b""
+    return _sized(number, content)
+
+
+def _sized(number: int, content: bytes) -> bytes:
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 

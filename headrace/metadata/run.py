@@ -70,6 +70,7 @@ class RunOptions:
       profile: the profile that receives the times of the run (`hr.profile`), or None.
       watch: values to return from inside of the step: a result of `hr.watch`, or a list of them. The run then returns a
         pair of the fetched and the watched values.
+      output_partition_graphs: whether the `RunMetadata` of the run gets the graph that each device ran.
 
     Source: TensorFlow's `tf.compat.v1.RunOptions`.
 
@@ -90,6 +91,7 @@ class RunOptions:
     breakpoints: Sequence[Any] = ()
     profile: Any = None
     watch: Any = None
+    output_partition_graphs: bool = False
 
     NO_TRACE: ClassVar[int] = 0
     SOFTWARE_TRACE: ClassVar[int] = 1
@@ -106,6 +108,7 @@ class RunOptionsMessage(Protocol):
     """A `RunOptions` message, of headrace or TensorFlow."""
 
     timeout_in_ms: int
+    output_partition_graphs: bool
 
     @property
     def DESCRIPTOR(self) -> Any: ...
@@ -125,7 +128,7 @@ class RunMetadataMessage(Protocol):
 
 
 def options_of(given: Any) -> RunOptions:
-    """Returns the options of a run; of a message, its time limit and trace level.
+    """Returns the options of a run; of a message, those that headrace has.
 
     Args:
       given: a `RunOptions`; or headrace's or TensorFlow's message of that name.
@@ -137,7 +140,11 @@ def options_of(given: Any) -> RunOptions:
         return given
     if getattr(getattr(given, "DESCRIPTOR", None), "name", None) != "RunOptions":
         raise TypeError(f"options must be a RunOptions, got {given!r} ({type(given).__name__})")
-    return RunOptions(given.timeout_in_ms, trace_level=given.trace_level)
+    return RunOptions(
+        given.timeout_in_ms,
+        trace_level=given.trace_level,
+        output_partition_graphs=given.output_partition_graphs,
+    )
 
 
 # *** headrace's own records ***
@@ -304,7 +311,8 @@ class RunMetadata:
         `UNFINISHED`.
       left_out: number of firings that `step_stats` leaves out.
       cost_graph: always None; a field of TensorFlow's message.
-      partition_graphs: always empty; a field of TensorFlow's message.
+      partition_graphs: with `RunOptions(output_partition_graphs=True)`, a `headrace.pb.GraphDef` for each device, of
+        the operations that it ran.
       function_graphs: always empty; a field of TensorFlow's message.
 
     Example:

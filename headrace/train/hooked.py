@@ -84,7 +84,7 @@ class HookedSession:
         # filling metadata costs time: without `run_metadata` and trace the hooks receive an empty object
         metadata, is_filled = run_metadata, run_metadata is not None
         if metadata is None:
-            is_filled = options is not None and bool(options.trace_level)
+            is_filled = options is not None and bool(options.trace_level or options.output_partition_graphs)
             metadata = RunMetadata() if is_filled else self._no_metadata
         results = self.session.run(wanted, feeds or None, options, metadata if is_filled else None)
         watched: Any = None
@@ -190,6 +190,7 @@ def merged(options: Any, more: Any) -> Any:
         ready=options.ready if options.ready is not None else more.ready,
         check_numerics=options.check_numerics or more.check_numerics,
         breakpoints=(*options.breakpoints, *more.breakpoints),
+        output_partition_graphs=options.output_partition_graphs or more.output_partition_graphs,
         profile=options.profile if options.profile is not None else more.profile,
         watch=tuple(dict.fromkeys((*watch_of(options), *watch_of(more)))) or None,
     )

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headrace import flags, public_names
+from headrace import flags, pb, public_names
+from headrace.v1.config import OFF, REWRITERS, left_out
 from headrace.v1.session import defaults
 
 
@@ -226,8 +227,8 @@ _OPTIMIZER_OPTIONS: Final = frozenset({
 class optimizer:
     """Options of graph optimization; TensorFlow's `tf.config.optimizer`.
 
-    They are kept, without effect: headrace has other passes (`headrace docs reference/optimizing`), and compiles every
-    step that it can.
+    Options that switch a group of headrace's passes off have an effect on later sessions
+    (`headrace docs reference/session_config` lists them). The others are kept.
     """
 
     @staticmethod
@@ -270,6 +271,13 @@ class optimizer:
         if unknown:
             raise ValueError(f"{unknown} are no options of graph optimization; they are {sorted(_OPTIMIZER_OPTIONS)}")
         _optimizer_options.update(options)
+        message = pb.GraphOptions()
+        rewriter = message.rewrite_options
+        rewriter.disable_meta_optimizer = bool(_optimizer_options.get("disable_meta_optimizer"))
+        for name in REWRITERS:
+            if _optimizer_options.get(name) is False:
+                setattr(rewriter, name, OFF)
+        defaults["optimize"] = left_out(message)
 
 
 class experimental:

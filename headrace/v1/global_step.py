@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from headrace import dtypes
@@ -73,10 +74,11 @@ def create_global_step(graph: Graph | None = None) -> Any:
       ...     step.name, g.get_collection(tf.GraphKeys.GLOBAL_STEP) == [step]
       ('global_step:0', True)
     """
+    entered = contextlib.nullcontext() if graph is None and scopes.is_eager_call() else None
     graph = graph or get_default_graph()
     if get_global_step(graph) is not None:
         raise ValueError('"global_step" already exists.')
-    with graph.as_default(), scopes.name_scope(None), scopes.control_dependencies(None):
+    with entered or graph.as_default(), scopes.name_scope(None), scopes.control_dependencies(None):
         return get_variable(
             GraphKeys.GLOBAL_STEP,
             shape=(),

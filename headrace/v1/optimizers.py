@@ -86,10 +86,14 @@ class Optimizer(base.Optimizer):
 def kept(train_op: Any) -> Any:
     """Adds `train_op` to GraphKeys.TRAIN_OP of the default graph, and returns it.
 
-    An operation of another graph is not added.
+    An operation of another graph is not added. In eager mode there is none.
     """
     graph = get_default_graph()
-    if train_op.graph is graph and train_op not in graph.get_collection_ref(GraphKeys.TRAIN_OP):
+    if (
+        train_op is not None
+        and train_op.graph is graph
+        and train_op not in graph.get_collection_ref(GraphKeys.TRAIN_OP)
+    ):
         graph.add_to_collection(GraphKeys.TRAIN_OP, train_op)
     return train_op
 

@@ -340,13 +340,13 @@ class variable_scope:
 
 
 def _graph_of(values: Any) -> Graph | None:
-    """Returns the graph to enter, of `values` or the default one, or None."""
+    """Returns the graph to enter, of `values` or the default one; None: that is entered, or ops run eagerly."""
     for t in values or ():
         if isinstance(t, Tensor) and isinstance(t.graph, Graph):
             if t.graph is not get_default_graph():
                 return t.graph
             break
-    return get_default_graph() if scopes.is_outside() else None
+    return get_default_graph() if scopes.is_outside() and not scopes.is_eager_call() else None
 
 
 def _nested(outer: Getter | None, inner: Getter | None) -> Getter | None:

@@ -5,6 +5,7 @@ The graph stores these variables.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -63,8 +64,9 @@ def get_variable(
       constraint: kept with the variable, for optimizers.
 
     Returns:
-      The `Variable`; with a partitioner a `PartitionedVariable` of parts named "name/part_0" and so on. Its initializer
-      is called for each part with that one's shape, and with `partition_info`, if it takes that; a value is cut.
+      The `Variable`, in eager mode always a new one; with a partitioner a `PartitionedVariable` of parts named
+      "name/part_0" and so on. Its initializer is called for each part with that one's shape, and with
+      `partition_info`, if it takes that; a value is cut.
 
     Raises:
       ValueError: it exists and is not to be reused, or does not exist and is; shapes or dtypes do not agree; a
@@ -236,7 +238,9 @@ def _get_one(
     known = TensorShape(None) if shape is None else shape
     if shape is not None and _is_value(initializer):
         raise ValueError("If initializer is a constant, do not specify shape: the variable has that of the value.")
-    store = get_default_graph().variable_store
+    # in eager mode each call makes a variable, which belongs to no graph
+    store = {} if scopes.is_eager_call() else get_default_graph().variable_store
+    reuse = reuse if not scopes.is_eager_call() else False
     found = store.get(name)
     if found is not None:
         if reuse is False:
@@ -275,7 +279,10 @@ def _get_one(
     )  # fmt: skip
     store[name] = made
     if regularizer is not None:
-        with scopes.colocate_with(made.op), scopes.name_scope(name + "/Regularizer/"):
+        with (
+            contextlib.nullcontext() if made.graph is None else scopes.colocate_with(made.op),
+            scopes.name_scope(name + "/Regularizer/"),
+        ):
             loss = regularizer(made)
         if loss is not None:
             get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)

@@ -200,6 +200,8 @@ class Variable(variable.Variable, metaclass=_Created):
             validate_shape, constraint,
         )  # fmt: skip
         self._synchronization, self._aggregation = when.value, how.value
+        if self.graph is None and scopes.is_eager_call():  # such a variable is its users' alone
+            keys = [key for key in keys if key == GraphKeys.GLOBAL_STEP]
         get_default_graph().add_to_collections(keys, self)
 
     # defaults for variables that are read from a `VariableDef`, without the constructor

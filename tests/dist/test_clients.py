@@ -246,5 +246,20 @@ def test_a_client_may_connect_before_the_worker_listens() -> None:
             assert session.run(y) == 7
 
 
+def test_the_passes_of_a_session_reach_the_master() -> None:
+    with hr.Graph() as g:
+        y = hr.constant(3.0) + 4.0
+    with hr.cluster.local(1) as cluster:
+        for config, folds in (({}, True), ({"optimize": "-fold"}, False), ({"max_folded_constant_in_bytes": 2}, False)):
+            with hr.Session(cluster, graph=g, config=config) as session:
+                assert session.run(y) == 7
+                assert ("fold" in session.explain(y).passes) is folds
+                options, metadata = hr.RunOptions(output_partition_graphs=True), hr.RunMetadata()
+                with pytest.raises(hr.errors.UnimplementedError, match="the workers of a cluster have the graphs"):
+                    session.run(y, options=options, run_metadata=metadata)
+        with pytest.raises(hr.errors.UnimplementedError, match="isolate_session_state"):
+            hr.Session(cluster, graph=g, config={"isolate_session_state": True})
+
+
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -77,12 +77,7 @@ DIFFERS = {
     "disable_v2_behavior": "variables stay resource variables; `disable_resource_variables` makes reference variables",
     "TensorArray": "an element that was never written reads as zeros where a write elsewhere tells the shape",
     "Graph": "no `as_graph_def(from_version)`; scopes and devices are always those of the thread",
-    "RunMetadata": "the message of `headrace.pb`; of its fields `step_stats` is filled",
-    "ConfigProto": "the message of `headrace.pb`; of its fields only device counts and filters, numbers of threads, "
-    "soft placement, the log of placements and the time limit have an effect",
-    "GraphOptions": "the message of `headrace.pb`, without effect",
-    "OptimizerOptions": "the message of `headrace.pb`, without effect",
-    "RunOptions": "the message of `headrace.pb`; only `timeout_in_ms` and `trace_level` have an effect",
+    "RunMetadata": "the message of `headrace.pb`; of its fields `step_stats` and `partition_graphs` are filled",
     "while_loop": "one operation (`While`) in the graph; Switch, Merge and the like are made when a step is compiled",
     "cond": "one operation (`If`) in the graph; Switch and Merge are made when a step is compiled",
     "CXX11_ABI_FLAG": "0: headrace has no C++ interface",

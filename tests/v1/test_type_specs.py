@@ -72,6 +72,7 @@ def test_datasets_and_optionals_fit_their_descriptions() -> None:
     spec = tf.type_spec_from_value(dataset)
     assert spec.is_compatible_with(dataset)
     assert not spec.is_compatible_with(dataset.batch(2))
+    assert issubclass(tf.data.Dataset, spec.value_type)
     optional = tf.data.experimental.Optional.from_value(tf.constant(1))
     assert tf.type_spec_from_value(optional).is_compatible_with(optional)
     assert not tf.OptionalSpec(tf.TensorSpec([2], tf.int32)).is_compatible_with(optional)

@@ -1263,6 +1263,9 @@ class Dataset:
         return structure.as_element(made, self.element_spec, self._door())
 
 
+DatasetSpec.datasets = Dataset
+
+
 def _in_turn(shards: Any) -> Any:
     """Returns the dataset of the elements of the shards in turn."""
     return shards.interleave(lambda shard: shard, 16)

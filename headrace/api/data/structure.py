@@ -13,7 +13,7 @@ leaves or the spec of specs, and `_key()`, which is equal for objects of one kin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from headrace import dtypes, nest, shapes
 from headrace.api import scopes
@@ -99,6 +99,8 @@ class DatasetSpec(VariantSpec):
 
     __slots__ = ("element_spec", "shape")
 
+    datasets: ClassVar[type]  # the class of datasets, whose module imports this one and sets it
+
     def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
         self.element_spec = element_spec
         self.shape = shapes.as_shape(dataset_shape)
@@ -107,6 +109,11 @@ class DatasetSpec(VariantSpec):
 
     def _describes(self, x: Any) -> bool:
         return is_dataset(x)
+
+    @property
+    def value_type(self) -> type:
+        """The class of the datasets."""
+        return self.datasets
 
     @staticmethod
     def from_value(value: Any) -> DatasetSpec:

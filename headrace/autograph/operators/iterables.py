@@ -10,7 +10,9 @@ from headrace.api import scopes
 from headrace.api.tensor_array import TensorArray
 from headrace.autograph.operators import values
 from headrace.autograph.operators.lists import TensorList
+from headrace.dtypes import DType
 from headrace.errors import AutographError
+from headrace.ir.infer import constant_value
 
 
 class Rows:
@@ -87,6 +89,8 @@ def _tensor_rows(x: Any) -> Rows:
     if shape == ():
         raise AutographError(f"a scalar tensor cannot be iterated over: '{x.name}'; use range({x.op.name}) to count")
     n = None if shape is None else shape[0]
+    if n is None and x.op.type == "Range" and x.dtype.base in (dtypes.int32, dtypes.int64):
+        return _range_rows(x)
     length = row_count(x) if n is None else n
 
     def prepare() -> Rows:
@@ -95,6 +99,17 @@ def _tensor_rows(x: Any) -> Rows:
         return Rows(length, array.read)
 
     return Rows(length, lambda i: x[i], prepare)
+
+
+def _range_rows(x: Any) -> Rows:
+    """Returns the elements of a Range, of which there are none if it would fail because its limit is passed."""
+
+    def end(t: Any) -> Any:
+        known = constant_value(t)
+        return t if known is None else int(known)
+
+    start, stop, step = map(end, x.op.inputs)
+    return _counted(start, stop, step, x.dtype.base, lambda k: values.converted(k, x.dtype.base))
 
 
 def row_count(x: Any) -> Any:
@@ -117,7 +132,12 @@ def range_(*args: Any) -> Any:
             raise TypeError(f"range() takes integers, got {values.described(x)}; cast it (hr.cast)")
     kinds = [x.dtype.base for x in (start, stop, step) if values.is_symbolic(x)]
     dtype = dtypes.int64 if dtypes.int64 in kinds else dtypes.int32
-    b = scopes.builder(*args)
+    return _counted(start, stop, step, dtype, weak_index)
+
+
+def _counted(start: Any, stop: Any, step: Any, dtype: DType, made: Callable[[Any], Any]) -> Rows:
+    """Returns the numbers of a range, each as the result of `made`. It has none if `stop` is passed."""
+    b = scopes.builder(start, stop, step)
 
     def as_index(x: Any) -> Any:
         return values.converted(x, dtype) if values.is_symbolic(x) else int(x)
@@ -141,7 +161,7 @@ def range_(*args: Any) -> Any:
             index = index * step
         if not (isinstance(start, int) and start == 0):
             index = index + start
-        return values.weak(index) if values.is_symbolic(index) else index
+        return made(index)
 
     return Rows(n, at)
 

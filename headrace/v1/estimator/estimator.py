@@ -14,6 +14,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from headrace.errors import NotFoundError
+from headrace.interchange import saved_model
 from headrace.train import hooks as hooks_
 from headrace.v1 import array_ops, checkpoints, metrics, monitored, summary
 from headrace.v1.estimator import evaluation, functions
@@ -25,6 +27,7 @@ from headrace.v1.graph import Graph, GraphKeys, add_to_collection, get_collectio
 from headrace.v1.logging import info, warn
 from headrace.v1.saver import Saver
 from headrace.v1.scoping import device
+from headrace.v1.session import Session
 from headrace.v1.warm_starting import WarmStartSettings, warm_start
 
 _STEP = GraphKeys.GLOBAL_STEP
@@ -39,7 +42,7 @@ class Estimator:
       model_dir: folder of checkpoints and summaries. None: that of `config`, else a temporary folder.
       config: a `RunConfig`. None: `RunConfig()`.
       params: hyperparameters for `model_fn`.
-      warm_start_from: a checkpoint (its prefix or folder), or `WarmStartSettings`, with initial values.
+      warm_start_from: a checkpoint (its prefix or folder), a SavedModel or `WarmStartSettings`, with initial values.
 
     Raises:
       ValueError: `model_fn` takes other arguments, `config` is no `RunConfig`, or it has another `model_dir`.
@@ -94,7 +97,7 @@ class Estimator:
                     "warm_start_from must be a string or a WarmStartSettings, instead got "
                     f"{type(warm_start_from).__name__}"
                 )
-            warm_start_from = WarmStartSettings(ckpt_to_initialize_from=os.fsdecode(warm_start_from))
+            warm_start_from = WarmStartSettings(_checkpoint_of(os.fsdecode(warm_start_from)))
         self._warm_start_from = warm_start_from
 
     # *** settings and variables ***
@@ -367,14 +370,177 @@ class Estimator:
                     for i in range(_batch_length(values)):
                         yield {name: value[i] for name, value in values.items()}
 
+    # *** export ***
+
+    def export_saved_model(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        serving_input_receiver_fn: Callable[[], Any] | None,
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        experimental_mode: str = ModeKeys.PREDICT,
+    ) -> bytes:
+        """Writes a SavedModel of one mode, with the values of a checkpoint.
+
+        Args:
+          export_dir_base: the folder in which the SavedModel gets a folder, which is named by the time in seconds.
+          serving_input_receiver_fn: function that makes placeholders, and returns a `ServingInputReceiver`.
+          assets_extra: paths in the folder "assets.extra" of the SavedModel -> paths of files that are copied there.
+          as_text: whether to write protobuf's text form.
+          checkpoint_path: the checkpoint. None: the newest one, or else that of the warm start.
+          experimental_mode: the mode; its tag is "serve" for prediction, "train" or "eval".
+
+        Returns:
+          The path of the SavedModel.
+
+        Raises:
+          ValueError: there is no checkpoint, the model has variables that it lacks, or a function or file is missing.
+
+        Example:
+          >>> import headrace.v1 as tf
+          >>> import numpy as np, tempfile
+          >>> folder = tempfile.TemporaryDirectory()
+          >>> x = np.array([1.0, 2.0], np.float32)
+          >>> model = tf.estimator.LinearRegressor([tf.feature_column.numeric_column("x")], folder.name)
+          >>> _ = model.train(tf.estimator.inputs.numpy_input_fn({"x": x}, 2 * x, num_epochs=1, shuffle=False))
+          >>> spec = {"x": tf.FixedLenFeature([1], tf.float32)}
+          >>> receiver = tf.estimator.export.build_parsing_serving_input_receiver_fn(spec)
+          >>> path = model.export_saved_model(folder.name + "/exports", receiver)
+          >>> with tf.Session(graph=tf.Graph()) as sess:
+          ...     sorted(tf.saved_model.load(sess, ["serve"], path.decode()).signature_def)
+          ['predict', 'regression', 'serving_default']
+          >>> folder.cleanup()
+        """
+        if serving_input_receiver_fn is None:
+            raise ValueError("An input_receiver_fn must be defined.")
+        functions_of_modes = {experimental_mode: serving_input_receiver_fn}
+        return self._export(export_dir_base, functions_of_modes, assets_extra, as_text, checkpoint_path, True)
+
+    def export_savedmodel(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        serving_input_receiver_fn: Callable[[], Any],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+        strip_default_attrs: bool = False,
+    ) -> bytes:
+        """Writes a SavedModel for prediction. An older name of `export_saved_model`.
+
+        Args:
+          export_dir_base, serving_input_receiver_fn, assets_extra, as_text, checkpoint_path: see `export_saved_model`.
+          strip_default_attrs: whether to leave out attributes that have their default value.
+
+        Returns:
+          The path of the SavedModel.
+
+        Raises:
+          ValueError: see `export_saved_model`.
+        """
+        functions_of_modes = {ModeKeys.PREDICT: serving_input_receiver_fn}
+        return self._export(
+            export_dir_base, functions_of_modes, assets_extra, as_text, checkpoint_path, strip_default_attrs
+        )
+
+    def experimental_export_all_saved_models(
+        self,
+        export_dir_base: str | os.PathLike[str],
+        input_receiver_fn_map: Mapping[str, Callable[[], Any]],
+        assets_extra: Mapping[str, str] | None = None,
+        as_text: bool = False,
+        checkpoint_path: str | None = None,
+    ) -> bytes:
+        """Writes a SavedModel with a graph for each of several modes.
+
+        The graphs share the values of variables.
+
+        Args:
+          export_dir_base, assets_extra, as_text, checkpoint_path: see `export_saved_model`.
+          input_receiver_fn_map: keys of `ModeKeys` -> functions that make placeholders. For training and evaluation,
+            they return the result of `tf.estimator.experimental.build_raw_supervised_input_receiver_fn`'s function.
+
+        Returns:
+          The path of the SavedModel.
+
+        Raises:
+          ValueError: see `export_saved_model`.
+        """
+        return self._export(export_dir_base, input_receiver_fn_map, assets_extra, as_text, checkpoint_path, True)
+
+    def _export(
+        self,
+        base: str | os.PathLike[str],
+        receivers: Mapping[str, Callable[[], Any]],
+        assets_extra: Mapping[str, str] | None,
+        as_text: bool,
+        checkpoint: str | None,
+        is_stripped: bool,
+    ) -> bytes:
+        from headrace.v1.estimator import exporting
+        from headrace.v1.saved_model.builder import SavedModelBuilder
+
+        checkpoint = checkpoint or self.latest_checkpoint() or self._warm_start_checkpoint()
+        if not checkpoint:
+            raise ValueError(f"Couldn't find trained model at {self._model_dir}.")
+        modes = [mode for mode in exporting.TAGS if receivers.get(mode)]
+        if not modes:
+            raise ValueError(f"No valid modes for exporting found. Got {list(receivers)}.")
+        with exporting.numbered_folder(base) as (path, final):
+            builder = SavedModelBuilder(path)
+            for mode in modes:
+                with self._graph(is_placed=False):
+                    self._add_graph(builder, mode, receivers[mode], checkpoint, mode == modes[0], is_stripped)
+            builder.save(as_text)
+            exporting.add_extra_files(path, assets_extra)
+        return os.fsencode(final)
+
+    def _add_graph(
+        self, builder: Any, mode: str, receiver_fn: Any, checkpoint: str, is_first: bool, is_stripped: bool
+    ) -> None:
+        """Adds the graph of a mode to a SavedModel, the first one with values."""
+        from headrace.v1.estimator import exporting
+
+        receiver = receiver_fn()
+        labels = getattr(receiver, "labels", None)
+        spec = self._call_model_fn(receiver.features, labels, mode, self.config)
+        found = exporting.signatures(receiver, exporting.outputs_of(spec, mode), mode)
+        init = spec.scaffold.local_init_op
+        init = monitored.Scaffold.default_local_init_op() if init is None else init
+        saver = spec.scaffold.saver or Saver(sharded=True)
+        with Session(config=self._config.session_config) as session:
+            try:
+                saver.restore(session, checkpoint)
+            except NotFoundError as e:
+                raise ValueError(
+                    "Could not load all requested variables from checkpoint. Please make sure your model_fn does not "
+                    f"expect variables that were not saved in the checkpoint.\n\nEncountered error with mode `{mode}` "
+                    f"while restoring checkpoint from: `{checkpoint}`. {e}"
+                ) from e
+            if spec.train_op is not None:
+                add_to_collection(exporting.TRAIN_OP, spec.train_op)
+            given = {
+                "tags": [exporting.TAGS[mode]], "signature_def_map": found, "main_op": init, "saver": saver,
+                "assets_collection": get_collection(GraphKeys.ASSET_FILEPATHS), "strip_default_attrs": is_stripped,
+            }  # fmt: skip
+            if is_first:
+                builder.add_meta_graph_and_variables(session, **given)
+            else:
+                builder.add_meta_graph(**given)
+
+    def _warm_start_checkpoint(self) -> str | None:
+        """Returns the prefix of the checkpoint of the warm start, or None."""
+        found = self._warm_start_from and self._warm_start_from.ckpt_to_initialize_from
+        return checkpoints.latest_checkpoint(found) if found and os.path.isdir(found) else found
+
     # *** graphs ***
 
     @contextlib.contextmanager
-    def _graph(self) -> Iterator[None]:
+    def _graph(self, is_placed: bool = True) -> Iterator[None]:
         """Context of a new graph with a global step."""
         config = self._config
         graph = Graph()
-        with graph.as_default(), device(config.device_fn):
+        with graph.as_default(), device(config.device_fn if is_placed else None):
             set_random_seed(config.tf_random_seed)
             assert_global_step(self._create_global_step(graph))
             yield
@@ -404,6 +570,12 @@ class Estimator:
                 "Could not find trained model in model_dir: %s, running initialization to %s.", self._model_dir, purpose
             )
         return path
+
+
+def _checkpoint_of(path: str) -> str:
+    """Returns the prefix of the checkpoint in a SavedModel; another path as it is."""
+    prefix = saved_model.variables_path(path)
+    return prefix if os.path.isfile(f"{prefix}.index") else path
 
 
 def _checked_hooks(hooks: Any) -> list[Any]:

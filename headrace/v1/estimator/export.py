@@ -1,148 +1,45 @@
-"""Inputs and outputs of a served model: receivers of requests, and the tensors of answers."""
+"""TensorFlow 1's `tf.estimator.export`: receivers of requests, and outputs of served models."""
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace import dtypes, public_names
 from headrace.api.sparse_tensor import SparseTensor
 from headrace.api.variable import Variable
 from headrace.ir.tensor_type import Tensor
 from headrace.v1 import array_ops, io
+from headrace.v1.estimator.export_outputs import (
+    ClassificationOutput,
+    EvalOutput,
+    ExportOutput,
+    PredictOutput,
+    RegressionOutput,
+)
+from headrace.v1.ragged.ragged_tensor import RaggedTensor
 
-_FEATURE, _LABEL = "feature", "label"
-
-
-class ExportOutput(abc.ABC):
-    """Abstract base class of the outputs of a signature. Source: TensorFlow 1's `tf.estimator.export.ExportOutput`."""
-
-    method: str = ""
-
-    @property
-    @abc.abstractmethod
-    def tensors(self) -> dict[str, Any]:
-        """Tensors of the signature by name."""
-
-
-def _named(outputs: Any, single: str) -> dict[str, Any]:
-    """Returns tensors by name, from a dict or one tensor.
-
-    Raises:
-      ValueError: a name is no text, or a value is no tensor.
-    """
-    found = dict(outputs) if isinstance(outputs, Mapping) else {single: outputs}
-    for key, value in found.items():
-        if not isinstance(key, str):
-            raise ValueError(f"Prediction output key must be a string: {key}.")
-        if not isinstance(value, (Tensor, Variable, SparseTensor)):
-            raise ValueError(f"Prediction output value must be a Tensor: {value}.")
-    return found
+_TENSORS: Final = (Tensor, Variable, SparseTensor, RaggedTensor)
+# Field of a receiver -> name of its tensor, if it has one tensor and no dict.
+_SINGLE: Final = {"feature": "feature", "label": "label", "receiver_tensor": "input"}
 
 
-class PredictOutput(ExportOutput):
-    """Outputs of any kind. Source: TensorFlow 1's `tf.estimator.export.PredictOutput`.
-
-    Args:
-      outputs: a tensor, or a dict of tensors.
-
-    Raises:
-      ValueError: a value is no tensor.
-    """
-
-    method = "tensorflow/serving/predict"
-
-    def __init__(self, outputs: Any) -> None:
-        self._outputs = _named(outputs, "output")
-
-    @property
-    def outputs(self) -> dict[str, Any]:
-        """Tensors by name."""
-        return self._outputs
-
-    tensors = outputs
-
-
-class RegressionOutput(ExportOutput):
-    """Output of a regression. Source: TensorFlow 1's `tf.estimator.export.RegressionOutput`.
-
-    Args:
-      value: a float tensor.
-
-    Raises:
-      ValueError: it is none.
-    """
-
-    method = "tensorflow/serving/regress"
-
-    def __init__(self, value: Any) -> None:
-        if not isinstance(value, Tensor) or not value.dtype.is_floating:
-            raise ValueError(f"Regression output value must be a float32 Tensor; got {value}")
-        self._value = value
-
-    @property
-    def value(self) -> Any:
-        """The tensor."""
-        return self._value
-
-    @property
-    def tensors(self) -> dict[str, Any]:
-        """See `ExportOutput.tensors`."""
-        return {"outputs": self._value}
-
-
-class ClassificationOutput(ExportOutput):
-    """Output of a classification. Source: TensorFlow 1's `tf.estimator.export.ClassificationOutput`.
-
-    Args:
-      scores: a float tensor with the score of each class, or None.
-      classes: a string tensor with the names of the classes, or None.
-
-    Raises:
-      ValueError: both are None, or one has a wrong dtype.
-    """
-
-    method = "tensorflow/serving/classify"
-
-    def __init__(self, scores: Any = None, classes: Any = None) -> None:
-        if scores is not None and not (isinstance(scores, Tensor) and scores.dtype.is_floating):
-            raise ValueError(f"Classification scores must be a float32 Tensor; got {scores}")
-        if classes is not None and not (isinstance(classes, Tensor) and classes.dtype == dtypes.string):
-            raise ValueError(f"Classification classes must be a string Tensor; got {classes}")
-        if scores is None and classes is None:
-            raise ValueError("Cannot create a ClassificationOutput with empty arguments. At least one of `scores` and "
-                             "`classes` must be defined.")  # fmt: skip
-        self._scores, self._classes = scores, classes
-
-    @property
-    def scores(self) -> Any:
-        """Scores of the classes."""
-        return self._scores
-
-    @property
-    def classes(self) -> Any:
-        """Names of the classes."""
-        return self._classes
-
-    @property
-    def tensors(self) -> dict[str, Any]:
-        """See `ExportOutput.tensors`."""
-        given = {"scores": self._scores, "classes": self._classes}
-        return {name: t for name, t in given.items() if t is not None}
-
-
-def _checked(given: Any, single: str) -> Any:
+def _checked(given: Any, field: str, *, may_be_int: bool = False) -> Any:
     """Returns the tensors of a receiver by name; a single one gets a default name."""
     if given is None:
-        raise ValueError(f"{single}s must be defined.")
-    found = dict(given) if isinstance(given, Mapping) else {single: given}
+        raise ValueError(f"{field}s must be defined.")
+    found = dict(given) if isinstance(given, Mapping) else {_SINGLE[field]: given}
     for name, t in found.items():
-        if not isinstance(name, str):
-            raise ValueError(f"{single} keys must be strings: {name}.")
-        if not isinstance(t, (Tensor, Variable, SparseTensor)):
-            raise ValueError(f"{single} {name} must be a Tensor or SparseTensor.")
+        if not isinstance(name, (str, int) if may_be_int else str):
+            kinds = "strings or ints" if may_be_int else "strings"
+            raise ValueError(f"{field} keys must be {kinds}: {name}.")
+        _check_tensor(t, f"{field} {name}")
     return found
+
+
+def _check_tensor(value: Any, label: str) -> None:
+    if not isinstance(value, _TENSORS):
+        raise ValueError(f"{label} must be a Tensor, SparseTensor, or RaggedTensor.")
 
 
 class _Receiver(NamedTuple):
@@ -173,7 +70,12 @@ class ServingInputReceiver(_Receiver):
             if not isinstance(others, Mapping):
                 raise ValueError(f"receiver_tensors_alternatives must be a dict: {others}.")
             others = {name: _checked(group, "receiver_tensor") for name, group in others.items()}
-        return super().__new__(cls, _checked(features, _FEATURE), _checked(receiver_tensors, "input"), others)
+        return super().__new__(
+            cls,
+            _checked(features, "feature", may_be_int=True),
+            _checked(receiver_tensors, "receiver_tensor"),
+            others,
+        )
 
 
 class TensorServingInputReceiver(_Receiver):
@@ -192,10 +94,43 @@ class TensorServingInputReceiver(_Receiver):
     __slots__ = ()
 
     def __new__(cls, features: Any, receiver_tensors: Any, receiver_tensors_alternatives: Any = None) -> Any:
-        if not isinstance(features, (Tensor, Variable, SparseTensor)):
-            raise ValueError("feature feature must be a Tensor or SparseTensor.")
+        if features is None:
+            raise ValueError("features must be defined.")
+        _check_tensor(features, "feature")
         made = ServingInputReceiver(features, receiver_tensors, receiver_tensors_alternatives)
         return super().__new__(cls, features, made.receiver_tensors, made.receiver_tensors_alternatives)
+
+
+class _Supervised(NamedTuple):
+    features: Any
+    labels: Any
+    receiver_tensors: Any
+
+
+class SupervisedInputReceiver(_Supervised):
+    """Features and labels of a graph that trains or evaluates, and its placeholders.
+
+    Args:
+      features: a tensor, or a dict of tensors.
+      labels: a tensor, or a dict of tensors.
+      receiver_tensors: a tensor, or a dict of tensors, that are fed.
+
+    Raises:
+      ValueError: a value is no tensor.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, features: Any, labels: Any, receiver_tensors: Any) -> Any:
+        _checked(features, "feature", may_be_int=True)
+        _checked(labels, "label", may_be_int=True)
+        return super().__new__(cls, features, labels, _checked(receiver_tensors, "receiver_tensor"))
+
+
+def _placeholder(like: Any, batch: int | None) -> Any:
+    """Returns a placeholder like a tensor, with another first dimension."""
+    shape = like.get_shape().as_list()
+    return array_ops.placeholder(like.dtype, [batch, *shape[1:]], name=None if like.op is None else like.op.name)
 
 
 def build_raw_serving_input_receiver_fn(
@@ -211,14 +146,41 @@ def build_raw_serving_input_receiver_fn(
     """
 
     def serving_input_receiver_fn() -> Any:
-        made = {}
-        for name, t in features.items():
-            shape = t.get_shape().as_list()
-            shape[0] = default_batch_size
-            made[name] = array_ops.placeholder(t.dtype, shape, name=t.op.name)
+        made = {name: _placeholder(t, default_batch_size) for name, t in features.items()}
         return ServingInputReceiver(made, made)
 
     return serving_input_receiver_fn
+
+
+def build_raw_supervised_input_receiver_fn(
+    features: Any, labels: Any, default_batch_size: int | None = None
+) -> Callable[[], Any]:
+    """Returns a function that makes placeholders like features and labels.
+
+    Args:
+      features: a tensor, or a dict of tensors.
+      labels: a tensor, or a dict of tensors.
+      default_batch_size: first dimension of the placeholders. None: not fixed.
+
+    Raises:
+      ValueError: a feature and a label have the same name.
+
+    Source: TensorFlow 1's `tf.estimator.experimental.build_raw_supervised_input_receiver_fn`.
+    """
+    groups = [dict(x) if isinstance(x, Mapping) else {name: x} for x, name in ((features, "input"), (labels, "label"))]
+    both = set(groups[0]) & set(groups[1])
+    if both:
+        raise ValueError(f"Features and labels must have distinct keys. Found overlapping keys: {both}")
+
+    def supervised_input_receiver_fn() -> Any:
+        x, y = ({name: _placeholder(t, default_batch_size) for name, t in group.items()} for group in groups)
+        return SupervisedInputReceiver(
+            x if isinstance(features, Mapping) else x["input"],
+            y if isinstance(labels, Mapping) else y["label"],
+            {**x, **y},
+        )
+
+    return supervised_input_receiver_fn
 
 
 def build_parsing_serving_input_receiver_fn(
@@ -248,35 +210,9 @@ def build_parsing_serving_input_receiver_fn(
     return serving_input_receiver_fn
 
 
-class Exporter(abc.ABC):
-    """Abstract base class of exporters, which `train_and_evaluate` calls after an evaluation.
-
-    Source: TensorFlow 1's `tf.estimator.Exporter`.
-    """
-
-    @property
-    @abc.abstractmethod
-    def name(self) -> str:
-        """Name of the exporter, the folder below `model_dir`/export."""
-
-    @abc.abstractmethod
-    def export(
-        self, estimator: Any, export_path: str, checkpoint_path: str, eval_result: Any, is_the_final_export: bool
-    ) -> Any:
-        """Exports the model.
-
-        Args:
-          estimator: the estimator.
-          export_path: the folder of the exporter.
-          checkpoint_path: the checkpoint that was evaluated.
-          eval_result: its metrics.
-          is_the_final_export: whether the training has reached `max_steps`.
-        """
-
-
 # fmt: off
 __all__ = [
-    "ClassificationOutput", "ExportOutput", "PredictOutput", "RegressionOutput", "ServingInputReceiver",
+    "ClassificationOutput", "EvalOutput", "ExportOutput", "PredictOutput", "RegressionOutput", "ServingInputReceiver",
     "TensorServingInputReceiver", "build_parsing_serving_input_receiver_fn", "build_raw_serving_input_receiver_fn",
 ]
 # fmt: on

@@ -1,7 +1,8 @@
-"""The result of a `model_fn`, and the descriptions of training and evaluation."""
+"""The result of a `model_fn`, descriptions of training and evaluation, base class of exporters."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -146,7 +147,7 @@ def _checked_outputs(given: Any, predictions: Any, mode: str) -> Any:
     """Returns the outputs, of which one is the default signature."""
     if mode != ModeKeys.PREDICT:
         return given
-    from headrace.v1.estimator.export import ExportOutput, PredictOutput
+    from headrace.v1.estimator.export_outputs import ExportOutput, PredictOutput
 
     found = {DEFAULT_SIGNATURE: PredictOutput(predictions)} if given is None else given
     if not isinstance(found, Mapping):
@@ -210,6 +211,35 @@ class TrainSpec(_Train):
         return super().__new__(cls, input_fn, max_steps, _checked_hooks(hooks), tuple(saving_listeners or ()))
 
 
+class Exporter(abc.ABC):
+    """Abstract base class of exporters, which `train_and_evaluate` calls after an evaluation.
+
+    Source: TensorFlow 1's `tf.estimator.Exporter`.
+    """
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """Name of the exporter, the folder below `model_dir`/export."""
+
+    @abc.abstractmethod
+    def export(
+        self, estimator: Any, export_path: str, checkpoint_path: str, eval_result: Any, is_the_final_export: bool
+    ) -> Any:
+        """Exports the model.
+
+        Args:
+          estimator: the estimator.
+          export_path: the folder of the exporter.
+          checkpoint_path: the checkpoint that was evaluated.
+          eval_result: its metrics.
+          is_the_final_export: whether the training has reached `max_steps`.
+
+        Returns:
+          The path of the SavedModel as `bytes`, or None if there is none.
+        """
+
+
 class _Eval(NamedTuple):
     input_fn: Callable[..., Any]
     steps: int | None
@@ -257,8 +287,6 @@ class EvalSpec(_Eval):
             raise ValueError(f"Must specify start_delay_secs >= 0, given: {start_delay_secs}")
         if throttle_secs < 0:
             raise ValueError(f"Must specify throttle_secs >= 0, given: {throttle_secs}")
-        from headrace.v1.estimator.export import Exporter
-
         given = (exporters,) if isinstance(exporters, Exporter) else tuple(exporters or ())
         for e in given:
             if not isinstance(e, Exporter):
