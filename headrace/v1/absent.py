@@ -107,8 +107,6 @@ REASONS: Final[dict[str, str]] = {
     "raw_ops.GenerateBoundingBoxProposals": "an op of GPU devices",
     "raw_ops.*RemapMatrix": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` restores variables",
     "raw_ops.*VocabRemapping": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` restores variables",
-    "raw_ops.*codeProto*": "messages are read in Python, by a `tf.py_func`",
-    "raw_ops.En?odeProto": "messages are read in Python, by a `tf.py_func`",
     "raw_ops.Fact": "an example of TensorFlow's sources",
     "raw_ops.FileSystemSetConfiguration": "files are those of the operating system",
     "raw_ops.ImmutableConst": "a constant in a file of another format; `tf.constant` and checkpoints keep values",
@@ -121,7 +119,6 @@ REASONS: Final[dict[str, str]] = {
     "*decode_webp": "an image format that no library of headrace reads",
     "image.generate_bounding_box_proposals": "an op of GPU devices",
     "LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
-    "io.*code_proto": "messages are read in Python, by a `tf.py_func`",
     # training
     "train.sdca_*": _SDCA,
     "train.do_quantize_training_on_graphdef": "`tf.quantization.fake_quant_with_min_max_vars` trains for quantization",
