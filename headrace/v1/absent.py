@@ -122,7 +122,6 @@ REASONS: Final[dict[str, str]] = {
     # training
     "train.sdca_*": _SDCA,
     "train.do_quantize_training_on_graphdef": "`tf.quantization.fake_quant_with_min_max_vars` trains for quantization",
-    "train.experimental.*": "a part of TensorFlow 2's checkpoints; `tf.train.Saver(sharded=True)` writes shards",
     "saved_model.save": _OBJECTS,
     "saved_model.load_v2": _OBJECTS,
     "saved_model.experimental.*": _OBJECTS,
