@@ -321,6 +321,41 @@ def error_code_from_exception_type(cls: type[OpError]) -> int:
     return int(code)
 
 
+@record(slots=True)
+class _Status:
+    """Code and message of a call, as those of TensorFlow's C library have.
+
+    Attributes:
+      code: the number of an error class; 0 for success.
+      message: the message.
+    """
+
+    code: int = 0
+    message: str = ""
+
+
+class raise_exception_on_not_ok_status:
+    """Context that raises the error which its block wrote into a status.
+
+    Source: TensorFlow's `tf.errors.raise_exception_on_not_ok_status`.
+
+    >>> try:
+    ...     with raise_exception_on_not_ok_status() as status:
+    ...         status.code, status.message = NOT_FOUND, "no such row"
+    ... except NotFoundError as e:
+    ...     print(e)
+    no such row
+    """
+
+    def __enter__(self) -> _Status:
+        self._status = _Status()
+        return self._status
+
+    def __exit__(self, *error: object) -> None:
+        if self._status.code:
+            raise exception_type_from_error_code(self._status.code)(self._status.message)
+
+
 @record(frozen=True, slots=True)
 class _ErrorRecord:
     """An error as data.
@@ -447,6 +482,7 @@ __all__ = [
     "UnimplementedError",
     "UnknownError",
     "exception_type_from_error_code",
+    "raise_exception_on_not_ok_status",
 ]
 # fmt: on
 

@@ -75,6 +75,7 @@ BY_REMARK = (*OUTSIDE, "raw operations")
 # Differences from TensorFlow's objects, other than missing arguments (those are found).
 DIFFERS = {
     "disable_v2_behavior": "variables stay resource variables; `disable_resource_variables` makes reference variables",
+    "enable_tensor_equality": "variables compare by identity, in eager execution too",
     "TensorArray": "an element that was never written reads as zeros where a write elsewhere tells the shape",
     "Graph": "no `as_graph_def(from_version)`; scopes and devices are always those of the thread",
     "RunMetadata": "the message of `headrace.pb`; of its fields `step_stats` is filled",
