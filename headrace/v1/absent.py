@@ -101,7 +101,6 @@ REASONS: Final[dict[str, str]] = {
     "raw_ops.K*Initialization": "an op of TensorFlow's clustering estimator",
     "raw_ops.NearestNeighbors": "an op of TensorFlow's clustering estimator",
     "raw_ops.*Jxl": "an image format that no library of headrace reads",
-    "raw_ops.*WebP": "an image format that no library of headrace reads",
     "raw_ops.LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
     "raw_ops.GenerateBoundingBoxProposals": "an op of GPU devices",
     "raw_ops.*RemapMatrix": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` restores variables",
@@ -114,7 +113,6 @@ REASONS: Final[dict[str, str]] = {
     "raw_ops.StatefulStandardNormal": "`raw_ops.StatefulStandardNormalV2`, which replaced it in TensorFlow",
     # images and input
     "*decode_jxl": "an image format that no library of headrace reads",
-    "*decode_webp": "an image format that no library of headrace reads",
     "image.generate_bounding_box_proposals": "an op of GPU devices",
     "LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
     # training

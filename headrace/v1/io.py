@@ -21,6 +21,7 @@ from headrace.v1.image import decode_gif as decode_gif
 from headrace.v1.image import decode_image as decode_image
 from headrace.v1.image import decode_jpeg as decode_jpeg
 from headrace.v1.image import decode_png as decode_png
+from headrace.v1.image import decode_webp as decode_webp
 from headrace.v1.image import encode_jpeg as encode_jpeg
 from headrace.v1.image import encode_png as encode_png
 from headrace.v1.image import extract_jpeg_shape as extract_jpeg_shape
@@ -86,10 +87,10 @@ __all__ = [
     "RandomShuffleQueue", "SparseFeature", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter",
     "VarLenFeature", "decode_and_crop_jpeg", "decode_base64", "decode_bmp", "decode_compressed", "decode_csv",
     "decode_gif", "decode_image", "decode_jpeg", "decode_json_example", "decode_png", "decode_proto", "decode_raw",
-    "deserialize_many_sparse", "encode_base64", "encode_jpeg", "encode_png", "encode_proto", "extract_jpeg_shape",
-    "gfile", "is_jpeg", "match_filenames_once", "matching_files", "parse_example", "parse_sequence_example",
-    "parse_single_example", "parse_single_sequence_example", "parse_tensor", "read_file", "serialize_many_sparse",
-    "serialize_sparse", "serialize_tensor", "tf_record_iterator", "write_file", "write_graph",
+    "decode_webp", "deserialize_many_sparse", "encode_base64", "encode_jpeg", "encode_png", "encode_proto",
+    "extract_jpeg_shape", "gfile", "is_jpeg", "match_filenames_once", "matching_files", "parse_example",
+    "parse_sequence_example", "parse_single_example", "parse_single_sequence_example", "parse_tensor", "read_file",
+    "serialize_many_sparse", "serialize_sparse", "serialize_tensor", "tf_record_iterator", "write_file", "write_graph",
 ]
 # fmt: on
 
