@@ -303,21 +303,24 @@ def exception_type_from_error_code(error_code: int) -> type[OpError]:
     raise KeyError(f"no error class has code {error_code}")
 
 
-def error_code_from_exception_type(cls: type[OpError]) -> int:
+def error_code_from_exception_type(cls: type[OpError]) -> int | UnknownError:
     """Returns the numeric code of an error class.
 
     Args:
       cls: the class.
 
-    Raises:
-      KeyError: the class has no code.
+    Returns:
+      The code. For another class a warning is given, and an `UnknownError` is returned, as in TensorFlow.
 
     >>> error_code_from_exception_type(NotFoundError)
     5
     """
     code = vars(cls).get("error_code") if issubclass(cls, OpError) else None
     if code is None:
-        raise KeyError(f"{cls!r} has no code")
+        import warnings  # needed only here
+
+        warnings.warn("Unknown class exception", stacklevel=2)
+        return UnknownError("Unknown class exception")
     return int(code)
 
 

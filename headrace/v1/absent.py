@@ -19,7 +19,6 @@ _BOOSTED = "TensorFlow's boosted trees; their estimators were removed in TensorF
 _INT8 = (
     "a kernel of TensorFlow's quantized networks for one kind of processor; `tf.quantization` simulates their rounding"
 )
-_SDCA = "the dual coordinate solver of TensorFlow's linear estimators; `tf.train.FtrlOptimizer` trains such models"
 _OBJECTS = "for objects of TensorFlow 2; `tf.saved_model.Builder` and `tf.saved_model.load` save and load graphs"
 
 # Pattern of dotted names below `tf` -> the reason. The first that fits decides.
@@ -90,7 +89,6 @@ REASONS: Final[dict[str, str]] = {
     "raw_ops.Create*Writer": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
     "raw_ops.Write*Summary": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
     "raw_ops.ImportEvent": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
-    "raw_ops.Sdca*": _SDCA,
     "raw_ops.Debug*": "an op of TensorFlow's debugger; `hr.record` and `hr.watch` look into a running step",
     "raw_ops.CompositeTensorVariant*": _EXTENSION,
     "raw_ops.Batch*": "an op of TensorFlow's servers",
@@ -116,7 +114,6 @@ REASONS: Final[dict[str, str]] = {
     "image.generate_bounding_box_proposals": "an op of GPU devices",
     "LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
     # training
-    "train.sdca_*": _SDCA,
     "train.do_quantize_training_on_graphdef": "`tf.quantization.fake_quant_with_min_max_vars` trains for quantization",
     "saved_model.save": _OBJECTS,
     "saved_model.load_v2": _OBJECTS,
@@ -128,7 +125,6 @@ REASONS: Final[dict[str, str]] = {
     "*TypeSpec": "a class of TensorFlow 2; `tf.TensorSpec` and `tf.SparseTensorSpec` describe tensors",
     "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
     "wrap_function": "`hr.jit` makes a function of a Python function",
-    "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",
 }
 
 
