@@ -25,7 +25,6 @@ _OBJECTS = "for objects of TensorFlow 2; `tf.saved_model.Builder` and `tf.saved_
 REASONS: Final[dict[str, str]] = {
     # packages
     "keras*": _KERAS,
-    "layers.experimental.*": _KERAS,
     "lite*": "a converter for phones; `tf.train.write_graph` writes graphs for converters",
     "tpu*": "no TPU device exists; the same graph runs on CPU devices without these names",
     "distribute*": "strategies belong to TensorFlow 2; `tf.train.replica_device_setter`, "
