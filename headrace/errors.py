@@ -303,22 +303,60 @@ def exception_type_from_error_code(error_code: int) -> type[OpError]:
     raise KeyError(f"no error class has code {error_code}")
 
 
-def error_code_from_exception_type(cls: type[OpError]) -> int:
+def error_code_from_exception_type(cls: type[OpError]) -> int | UnknownError:
     """Returns the numeric code of an error class.
 
     Args:
       cls: the class.
 
-    Raises:
-      KeyError: the class has no code.
+    Returns:
+      The code. For another class a warning is given, and an `UnknownError` is returned, as in TensorFlow.
 
     >>> error_code_from_exception_type(NotFoundError)
     5
     """
     code = vars(cls).get("error_code") if issubclass(cls, OpError) else None
     if code is None:
-        raise KeyError(f"{cls!r} has no code")
+        import warnings  # needed only here
+
+        warnings.warn("Unknown class exception", stacklevel=2)
+        return UnknownError("Unknown class exception")
     return int(code)
+
+
+@record(slots=True)
+class _Status:
+    """Code and message of a call, as those of TensorFlow's C library have.
+
+    Attributes:
+      code: the number of an error class; 0 for success.
+      message: the message.
+    """
+
+    code: int = 0
+    message: str = ""
+
+
+class raise_exception_on_not_ok_status:
+    """Context that raises the error which its block wrote into a status.
+
+    Source: TensorFlow's `tf.errors.raise_exception_on_not_ok_status`.
+
+    >>> try:
+    ...     with raise_exception_on_not_ok_status() as status:
+    ...         status.code, status.message = NOT_FOUND, "no such row"
+    ... except NotFoundError as e:
+    ...     print(e)
+    no such row
+    """
+
+    def __enter__(self) -> _Status:
+        self._status = _Status()
+        return self._status
+
+    def __exit__(self, *error: object) -> None:
+        if self._status.code:
+            raise exception_type_from_error_code(self._status.code)(self._status.message)
 
 
 @record(frozen=True, slots=True)
@@ -447,6 +485,7 @@ __all__ = [
     "UnimplementedError",
     "UnknownError",
     "exception_type_from_error_code",
+    "raise_exception_on_not_ok_status",
 ]
 # fmt: on
 

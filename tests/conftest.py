@@ -192,11 +192,16 @@ def empty_memos() -> Iterator[None]:
 def switches_of_v1() -> Iterator[None]:
     """Resets what `disable_v2_behavior` of `headrace.v1` switches for the process."""
     yield
-    graph, variables = (sys.modules.get(f"headrace.v1.{name}") for name in ("graph", "variables"))
+    names = "graph", "variables", "tensor_shape", "layers"
+    graph, variables, shapes, layers = (sys.modules.get(f"headrace.v1.{name}") for name in names)
     if graph is not None:
         graph.enable_control_flow_v2()
     if variables is not None:
         variables.enable_resource_variables()
+    if shapes is not None:
+        shapes.disable_v2_tensorshape()
+    if layers is not None:
+        layers._has_keras_style = False
 
 
 @pytest.fixture(autouse=True)

@@ -301,3 +301,29 @@ op(
     facts=Facts(effect="step", writes=True),  # two of them may differ
     doc="The seconds since 1970.",
 )
+op(
+    "Fact",
+    "",
+    "fact: string",
+    shape=scalars,
+    kernel=lambda xp, attrs: lambda: np.array(b"0! == 1", object),
+    grad=NOT_DIFFERENTIABLE,
+    sample=lambda rng, t: [case(want=np.array(b"0! == 1", object))],
+    doc="A fact about factorials.",
+)
+
+
+def _pinned(x: Any) -> Any:
+    raise InvalidArgumentError("not pinned: memory is pinned for the copies of GPUs, and a CPU has none")
+
+
+op(
+    "CheckPinned",
+    "tensor: T",
+    "output: T",
+    {"T": type_attr()},
+    shape=same_as(0),
+    stateful=lambda ctx, attrs: _pinned,
+    grad=NOT_DIFFERENTIABLE,
+    doc="Checks that a tensor is in memory that is pinned for a GPU; always an error on a CPU.",
+)

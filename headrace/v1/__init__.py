@@ -424,6 +424,7 @@ from headrace.v1.partitioners import min_max_variable_partitioner as min_max_var
 from headrace.v1.partitioners import variable_axis_size_partitioner as variable_axis_size_partitioner
 from headrace.v1.plain_ops import (
     approx_top_k,
+    check_pinned,
     conv,
     conv2d_backprop_filter_v2,
     conv2d_backprop_input_v2,
@@ -542,7 +543,13 @@ from headrace.v1.strings import to_hash_bucket_strong as string_to_hash_bucket_s
 from headrace.v1.strings import to_number as string_to_number
 from headrace.v1.template import make_template
 from headrace.v1.tensor_array import TensorArray
-from headrace.v1.tensor_shape import Dimension, TensorShape, broadcast_static_shape
+from headrace.v1.tensor_shape import (
+    Dimension,
+    TensorShape,
+    broadcast_static_shape,
+    disable_v2_tensorshape,
+    enable_v2_tensorshape,
+)
 from headrace.v1.tensor_shape import dimension_at_index as dimension_at_index
 from headrace.v1.tensor_shape import dimension_value as dimension_value
 from headrace.v1.variable_scopes import (
@@ -612,27 +619,43 @@ newaxis = None
 NoGradient = no_gradient = NotDifferentiable
 
 
+def enable_v2_behavior() -> None:
+    """Executes eagerly, and makes elements of shapes numbers, as TensorFlow 2 does.
+
+    Raises:
+      ValueError: operations have been added to the default graph.
+
+    Source: TensorFlow's `tf.enable_v2_behavior`.
+    """
+    enable_eager_execution()
+    enable_v2_tensorshape()
+    enable_resource_variables()
+    enable_control_flow_v2()
+
+
 def disable_v2_behavior() -> None:
-    """Restores TensorFlow 1's form of exported graphs, with primitives; see `disable_control_flow_v2`.
+    """Restores graphs, and TensorFlow 1's form of exported ones, with primitives; see `disable_control_flow_v2`.
 
     Variables stay resource variables, in difference to TensorFlow; `disable_resource_variables` changes that.
 
     Source: TensorFlow's `tf.disable_v2_behavior`.
     """
+    disable_eager_execution()
+    disable_v2_tensorshape()
     disable_control_flow_v2()
 
 
 executing_eagerly_outside_functions = executing_eagerly
 
 
-def disable_v2_tensorshape() -> None:
-    """Does nothing: dimensions are `Dimension`s, and tensors equal themselves alone.
+def enable_tensor_equality() -> None:
+    """Does nothing: eager tensors compare by their elements, those of a graph by identity, as in TensorFlow.
 
-    Source: TensorFlow's `tf.disable_v2_tensorshape`, `tf.disable_tensor_equality`.
+    Source: TensorFlow's `tf.enable_tensor_equality`, `tf.disable_tensor_equality`.
     """
 
 
-disable_tensor_equality = disable_v2_tensorshape
+disable_tensor_equality = enable_tensor_equality
 
 # Imported on first use: modules that few programs use, and the messages of the wire format, which take long to load.
 _LATER = {
@@ -677,6 +700,7 @@ _LATER = {
     "saved_model": "headrace.v1.saved_model",
     "sysconfig": "headrace.v1.sysconfig",
     "types": "headrace.v1.types",
+    "user_ops": "headrace.v1.user_ops",
     "version": "headrace.v1.version",
     "xla": "headrace.v1.xla",
 } | {
@@ -741,6 +765,7 @@ if TYPE_CHECKING:
         sysconfig,
         test,
         train,
+        user_ops,
         version,
     )
     from headrace.v1.ragged.ragged_tensor import RaggedTensor, RaggedTensorSpec
@@ -905,6 +930,7 @@ __all__ = [
     "cast",
     "ceil",
     "check_numerics",
+    "check_pinned",
     "cholesky",
     "cholesky_solve",
     "clip_by_average_norm",
@@ -978,6 +1004,9 @@ __all__ = [
     "enable_control_flow_v2",
     "enable_eager_execution",
     "enable_resource_variables",
+    "enable_tensor_equality",
+    "enable_v2_behavior",
+    "enable_v2_tensorshape",
     "encode_base64",
     "ensure_shape",
     "equal",
@@ -1369,6 +1398,7 @@ __all__ = [
     "unsorted_segment_sqrt_n",
     "unsorted_segment_sum",
     "unstack",
+    "user_ops",
     "variable_axis_size_partitioner",
     "variable_creator_scope",
     "variable_op_scope",

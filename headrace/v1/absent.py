@@ -19,14 +19,12 @@ _BOOSTED = "TensorFlow's boosted trees; their estimators were removed in TensorF
 _INT8 = (
     "a kernel of TensorFlow's quantized networks for one kind of processor; `tf.quantization` simulates their rounding"
 )
-_SDCA = "the dual coordinate solver of TensorFlow's linear estimators; `tf.train.FtrlOptimizer` trains such models"
 _OBJECTS = "for objects of TensorFlow 2; `tf.saved_model.Builder` and `tf.saved_model.load` save and load graphs"
 
 # Pattern of dotted names below `tf` -> the reason. The first that fits decides.
 REASONS: Final[dict[str, str]] = {
     # packages
     "keras*": _KERAS,
-    "layers.experimental.*": _KERAS,
     "lite*": "a converter for phones; `tf.train.write_graph` writes graphs for converters",
     "tpu*": "no TPU device exists; the same graph runs on CPU devices without these names",
     "distribute*": "strategies belong to TensorFlow 2; `tf.train.replica_device_setter`, "
@@ -84,7 +82,6 @@ REASONS: Final[dict[str, str]] = {
     "raw_ops.Create*Writer": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
     "raw_ops.Write*Summary": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
     "raw_ops.ImportEvent": "an op of TensorFlow 2's summaries; `tf.summary.FileWriter` writes those of a step",
-    "raw_ops.Sdca*": _SDCA,
     "raw_ops.Debug*": "an op of TensorFlow's debugger; `hr.record` and `hr.watch` look into a running step",
     "raw_ops.CompositeTensorVariant*": _EXTENSION,
     "raw_ops.Batch*": "an op of TensorFlow's servers",
@@ -92,18 +89,13 @@ REASONS: Final[dict[str, str]] = {
     "raw_ops.Send": "the partition of a step makes such an op; a program places operations by `tf.device`",
     "raw_ops.Recv": "the partition of a step makes such an op; a program places operations by `tf.device`",
     "raw_ops.SyncDevice": "an op of GPU devices",
-    "raw_ops.CheckPinned": "an op of GPU devices",
     "raw_ops.K*Initialization": "an op of TensorFlow's clustering estimator",
     "raw_ops.NearestNeighbors": "an op of TensorFlow's clustering estimator",
     "raw_ops.*Jxl": "an image format that no library of headrace reads",
-    "raw_ops.*WebP": "an image format that no library of headrace reads",
     "raw_ops.LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
     "raw_ops.GenerateBoundingBoxProposals": "an op of GPU devices",
     "raw_ops.*RemapMatrix": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` restores variables",
     "raw_ops.*VocabRemapping": "an op of TensorFlow's estimators; `tf.train.init_from_checkpoint` restores variables",
-    "raw_ops.*codeProto*": "messages are read in Python, by a `tf.py_func`",
-    "raw_ops.En?odeProto": "messages are read in Python, by a `tf.py_func`",
-    "raw_ops.Fact": "an example of TensorFlow's sources",
     "raw_ops.FileSystemSetConfiguration": "files are those of the operating system",
     "raw_ops.ImmutableConst": "a constant in a file of another format; `tf.constant` and checkpoints keep values",
     "raw_ops.RecordInput": "`tf.TFRecordReader` and `tf.train.shuffle_batch` read and mix records",
@@ -112,20 +104,14 @@ REASONS: Final[dict[str, str]] = {
     "raw_ops.StatefulStandardNormal": "`raw_ops.StatefulStandardNormalV2`, which replaced it in TensorFlow",
     # images and input
     "*decode_jxl": "an image format that no library of headrace reads",
-    "*decode_webp": "an image format that no library of headrace reads",
     "image.generate_bounding_box_proposals": "an op of GPU devices",
     "LMDBReader": "`tf.TFRecordReader` reads records; LMDB databases need a library that headrace has not",
-    "io.*code_proto": "messages are read in Python, by a `tf.py_func`",
     # training
-    "train.sdca_*": _SDCA,
     "train.do_quantize_training_on_graphdef": "`tf.quantization.fake_quant_with_min_max_vars` trains for quantization",
-    "train.experimental.*": "a part of TensorFlow 2's checkpoints; `tf.train.Saver(sharded=True)` writes shards",
     "saved_model.save": _OBJECTS,
     "saved_model.load_v2": _OBJECTS,
     "saved_model.experimental.*": _OBJECTS,
     "nondifferentiable_batch_function": "a part of TensorFlow's servers",
-    "check_pinned": "a check of GPU devices",
-    "config.experimental.ClusterDeviceFilters": "`tf.ConfigProto(device_filters=...)` limits the tasks of a session",
     "config.experimental_connect_to_*": "`tf.train.Server` and `tf.Session(target)` connect to a cluster",
     "sysconfig.get_*": f"ops are written in Python: {cite('how-to/extending')}",
     "user_ops.*": "an example of TensorFlow's sources",
@@ -133,8 +119,10 @@ REASONS: Final[dict[str, str]] = {
     "enable_v2_behavior": "`hr` has eager execution and TensorFlow 2's rules",
     "enable_tensor_equality": "tensors of a graph compare by identity; `tf.equal` compares elements",
     "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",
+    "types.experimental.FunctionType": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
+    "*TypeSpec": "a class of TensorFlow 2; `tf.TensorSpec` and `tf.SparseTensorSpec` describe tensors",
+    "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
     "wrap_function": "`hr.jit` makes a function of a Python function",
-    "autograph.experimental.*": f"the converter needs no options: {cite('learn/autograph')}",
 }
 
 

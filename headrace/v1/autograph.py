@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace import public_names
 from headrace.autograph import convert, do_not_convert
@@ -70,10 +70,42 @@ def _do_not_convert(func: Callable[..., Any] | None = None) -> Any:
     return do_not_convert if func is None else do_not_convert(func)
 
 
+_UNSPECIFIED: Final[Any] = object()
+
+
+def _set_loop_options(
+    parallel_iterations: int = _UNSPECIFIED,
+    swap_memory: bool = _UNSPECIFIED,
+    maximum_iterations: Any = _UNSPECIFIED,
+    shape_invariants: Any = _UNSPECIFIED,
+) -> None:
+    """Sets arguments of the loop around the call, if it becomes one of a graph; else it does nothing.
+
+    Args:
+      parallel_iterations, swap_memory, maximum_iterations: see `headrace.while_loop`.
+      shape_invariants: pairs of a variable of the loop and a shape that covers those of all iterations.
+
+    Raises:
+      AutographError: `shape_invariants` has a tensor that is no variable of the loop.
+
+    Source: TensorFlow's `tf.autograph.experimental.set_loop_options`.
+    """
+    from headrace.autograph.operators.loops import set_loop_options  # those of the conversion are loaded by it
+
+    given = {
+        "parallel_iterations": parallel_iterations,
+        "swap_memory": swap_memory,
+        "maximum_iterations": maximum_iterations,
+        "shape_invariants": shape_invariants,
+    }
+    set_loop_options(**{name: x for name, x in given.items() if x is not _UNSPECIFIED})
+
+
 class experimental:
     """Marks of functions for the conversion; TensorFlow's `tf.autograph.experimental`."""
 
     do_not_convert = staticmethod(_do_not_convert)
+    set_loop_options = staticmethod(_set_loop_options)
 
     class Feature(enum.Enum):
         """Parts of the conversion, of which headrace always has all.

@@ -19,6 +19,7 @@ from headrace.v1.image import decode_gif as decode_gif
 from headrace.v1.image import decode_image as decode_image
 from headrace.v1.image import decode_jpeg as decode_jpeg
 from headrace.v1.image import decode_png as decode_png
+from headrace.v1.image import decode_webp as decode_webp
 from headrace.v1.image import encode_jpeg as encode_jpeg
 from headrace.v1.image import encode_png as encode_png
 from headrace.v1.image import extract_jpeg_shape as extract_jpeg_shape
@@ -46,6 +47,8 @@ decode_csv = named(
 )
 decode_json_example = in_default_graph(io.decode_json_example)
 decode_raw = named(io.decode_raw, "input_bytes out_type little_endian name bytes=input_bytes")
+decode_proto = in_default_graph(io.decode_proto)
+encode_proto = in_default_graph(io.encode_proto)
 serialize_tensor = in_default_graph(io.serialize_tensor)
 parse_tensor = in_default_graph(io.parse_tensor)
 
@@ -88,11 +91,11 @@ __all__ = [
     "FixedLenFeature", "FixedLenSequenceFeature", "PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RaggedFeature",
     "RandomShuffleQueue", "SparseFeature", "TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter",
     "VarLenFeature", "decode_and_crop_jpeg", "decode_base64", "decode_bmp", "decode_compressed", "decode_csv",
-    "decode_gif", "decode_image", "decode_jpeg", "decode_json_example", "decode_png", "decode_raw",
-    "deserialize_many_sparse", "encode_base64", "encode_jpeg", "encode_png", "extract_jpeg_shape", "gfile", "is_jpeg",
-    "match_filenames_once", "matching_files", "parse_example", "parse_sequence_example", "parse_single_example",
-    "parse_single_sequence_example", "parse_tensor", "read_file", "serialize_many_sparse", "serialize_sparse",
-    "serialize_tensor", "tf_record_iterator", "write_file", "write_graph",
+    "decode_gif", "decode_image", "decode_jpeg", "decode_json_example", "decode_png", "decode_proto", "decode_raw",
+    "decode_webp", "deserialize_many_sparse", "encode_base64", "encode_jpeg", "encode_png", "encode_proto",
+    "extract_jpeg_shape", "gfile", "is_jpeg", "match_filenames_once", "matching_files", "parse_example",
+    "parse_sequence_example", "parse_single_example", "parse_single_sequence_example", "parse_tensor", "read_file",
+    "serialize_many_sparse", "serialize_sparse", "serialize_tensor", "tf_record_iterator", "write_file", "write_graph",
 ]
 # fmt: on
 

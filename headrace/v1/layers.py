@@ -8,8 +8,10 @@ updates of moving averages (`GraphKeys.REGULARIZATION_LOSSES`, `GraphKeys.UPDATE
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,51 @@ from headrace.v1.input_specs import InputSpec as InputSpec
 from headrace.v1.tensor_shape import TensorShape
 from headrace.v1.variable_scopes import VariableScope, variable_scope
 from headrace.v1.variable_store import get_variable
-from headrace.v1.variables import VariableAggregation, VariableSynchronization, synchronized
+from headrace.v1.variables import Variable, VariableAggregation, VariableSynchronization, synchronized
+
+_has_keras_style = False  # of the layers that are made now
+_names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakKeyDictionary()  # by graph
+
+
+@contextlib.contextmanager
+def _keras_style_scope() -> Iterator[None]:
+    """Context in which layers are made that own their variables, whatever their names.
+
+    The variables are not those of `tf.get_variable`: two layers of one name never share them, variable scopes have no
+    effect on them, and updates are in no collection.
+
+    Source: TensorFlow's `tf.layers.experimental.keras_style_scope`.
+
+    Example:
+      >>> import headrace.v1 as tf
+      >>> with tf.Graph().as_default(), tf.layers.experimental.keras_style_scope():
+      ...     for _ in range(2):
+      ...         y = tf.layers.Dense(3, name="a")(tf.ones([1, 2]))
+      ...     [v.name for v in tf.global_variables()]
+      ['a/kernel:0', 'a/bias:0', 'a_1/kernel:0', 'a_1/bias:0']
+    """
+    global _has_keras_style
+    before, _has_keras_style = _has_keras_style, True
+    try:
+        yield
+    finally:
+        _has_keras_style = before
+
+
+def _set_keras_style() -> None:
+    """Lets all later layers own their variables; see `keras_style_scope`.
+
+    Source: TensorFlow's `tf.layers.experimental.set_keras_style`.
+    """
+    global _has_keras_style
+    _has_keras_style = True
+
+
+class experimental:
+    """The style of layers; TensorFlow's `tf.layers.experimental`."""
+
+    keras_style_scope = staticmethod(_keras_style_scope)
+    set_keras_style = staticmethod(_set_keras_style)
 
 
 class Scoped(base.Layer):
@@ -38,6 +84,7 @@ class Scoped(base.Layer):
       _scope: the variable scope, once it is chosen.
       _partitioner: partitioner of variables that are made now; None: that of the variable scope.
       _options: further arguments of `get_variable` for the variables that are made now.
+      _owns: whether its variables are its own, in Keras's style, and no variables of scopes.
     """
 
     input_spec: Any = None
@@ -45,6 +92,30 @@ class Scoped(base.Layer):
     _scope: VariableScope | None = None
     _partitioner: Any = None
     _options: Mapping[str, Any] = {}
+    _owns = False
+
+    def _take_style(self, scope: Any, reuse: Any) -> None:
+        """Takes the style of the layers that are made now."""
+        if not _has_keras_style:
+            return
+        for name, value in (("scope", scope), ("reuse", reuse)):
+            if value is not None:
+                raise ValueError(f"{name} argument not allowed when keras style layers are enabled, but saw: {value}")
+        self._owns = True
+
+    def _styled(self, name: str | None, reuse: Any) -> str | None:
+        """Takes the style of the layers that are made now, and returns the name."""
+        self._take_style(None, reuse)
+        return self._default_name(name)
+
+    def _default_name(self, name: str | None) -> str | None:
+        """Returns a name, or in Keras's style a new one of the graph for None."""
+        if name is not None or not _has_keras_style:
+            return name
+        title = base.snake_case(type(self).__name__)
+        used = _names.setdefault(get_default_graph(), collections.Counter())
+        used[title] += 1
+        return f"{title}_{used[title]}"
 
     @property
     def scope_name(self) -> str:
@@ -89,6 +160,10 @@ class Scoped(base.Layer):
         """
         if self.input_spec is not None:
             input_specs.check(self.input_spec, inputs, self.name)
+        if self._owns:
+            self._take_style(scope, None)
+            with scopes.name_scope(self.name):
+                return self._run(inputs, args, kwargs)
         self._choose_scope(scope)
         with self._variables_scope() as found, scopes.name_scope(found.original_name_scope):
             return self._run(inputs, args, kwargs)
@@ -127,20 +202,29 @@ class Scoped(base.Layer):
     ) -> Any:
         """The variable of that name in the variable scope."""
         known = {id(v) for v in get_default_graph().variables}
+        if self._owns:
+            first = initializers.get(initializer, dtype)
+            made = Variable(lambda: first(list(dims), dtype), trainable, name=name, dtype=dtype, constraint=constraint)
+        else:
+            made = self._scoped_variable(name, dims, dtype, initializer, trainable, constraint)
+        for part in parts_of(made):
+            if regularizer is not None and id(part) not in known:
+                with scopes.colocate_with(part.op), scopes.name_scope(f"{name}/Regularizer"):
+                    self.add_loss(regularizer(part))
+        return made
+
+    def _scoped_variable(
+        self, name: str, dims: tuple[int, ...], dtype: dtypes.DType, initializer: Any, trainable: bool, constraint: Any
+    ) -> Any:
         self._choose_scope(None)
         with self._variables_scope() as scope:
             first = scope.initializer if initializer is None else None
             first = initializers.get(initializer, dtype) if first is None else first
             if name in self._undivided:
                 scope.set_partitioner(None)
-            made = get_variable(
+            return get_variable(
                 name, list(dims), dtype, first, trainable=trainable, constraint=constraint, **self._options
             )
-        for part in parts_of(made):
-            if regularizer is not None and id(part) not in known:
-                with scopes.colocate_with(part.op), scopes.name_scope(f"{name}/Regularizer"):
-                    self.add_loss(regularizer(part))
-        return made
 
     def add_loss(self, loss: Any) -> None:
         """Adds a loss to `losses` and to the collection GraphKeys.REGULARIZATION_LOSSES.
@@ -164,7 +248,7 @@ class Scoped(base.Layer):
           update: the operation, which every step of training runs.
         """
         super().add_update(update)
-        if update is not None:
+        if update is not None and not self._owns:
             get_default_graph().add_to_collection(GraphKeys.UPDATE_OPS, update)
 
     @property
@@ -222,10 +306,12 @@ class Layer(Scoped):
         _scope: Any = None,
         _reuse: Any = None,
     ) -> None:
+        name = self._default_name(name)
         super().__init__(name=name, trainable=trainable, dtype=dtype, activity_regularizer=activity_regularizer)
         self._stand(_scope, _reuse)
 
     def _stand(self, scope: Any, reuse: Any) -> None:
+        self._take_style(scope, reuse)
         self._reuse = reuse
         if scope:
             with variable_scope(scope) as found:
@@ -359,8 +445,8 @@ __all__ = [
     "Conv2DTranspose", "Conv3D", "Conv3DTranspose", "Dense", "Dropout", "Flatten", "InputSpec", "Layer", "MaxPooling1D",
     "MaxPooling2D", "MaxPooling3D", "SeparableConv1D", "SeparableConv2D", "average_pooling1d", "average_pooling2d",
     "average_pooling3d", "batch_normalization", "conv1d", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose",
-    "dense", "dropout", "flatten", "max_pooling1d", "max_pooling2d", "max_pooling3d", "separable_conv1d",
-    "separable_conv2d",
+    "dense", "dropout", "experimental", "flatten", "max_pooling1d", "max_pooling2d", "max_pooling3d",
+    "separable_conv1d", "separable_conv2d",
 ]
 # fmt: on
 

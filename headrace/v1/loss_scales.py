@@ -82,14 +82,20 @@ def disable_mixed_precision_graph_rewrite() -> None:
     """
 
 
-__all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "MixedPrecisionLossScaleOptimizer"]
 # Imported on first use: few programs save objects.
-_LATER = {"PythonState": "headrace.v1.trackable.object_graph:PythonState"}
+_SHARDING = ("MaxShardSizePolicy", "ShardByTaskPolicy", "ShardableTensor", "ShardingCallback")
+_LATER = {"PythonState": "headrace.v1.trackable.object_graph:PythonState"} | {
+    name: f"headrace.v1.trackable.sharding:{name}" for name in _SHARDING
+}
 
 if TYPE_CHECKING:
     from headrace.v1.trackable.object_graph import PythonState
+    from headrace.v1.trackable.sharding import MaxShardSizePolicy, ShardableTensor, ShardByTaskPolicy, ShardingCallback
 
-__all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "MixedPrecisionLossScaleOptimizer", "PythonState"]
+__all__ = [
+    "DynamicLossScale", "FixedLossScale", "LossScale", "MaxShardSizePolicy", "MixedPrecisionLossScaleOptimizer",
+    "PythonState", "ShardByTaskPolicy", "ShardableTensor", "ShardingCallback",
+]  # fmt: skip
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = public_names.of(__name__, __all__, _LATER)

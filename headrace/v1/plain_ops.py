@@ -60,6 +60,7 @@ ragged_fill_empty_rows_grad = plain(
     "ragged_fill_empty_rows_grad", "RaggedFillEmptyRowsGrad", "reverse_index_map grad_values"
 )
 timestamp = plain("timestamp", "Timestamp", "")
+check_pinned = plain("check_pinned", "CheckPinned", "tensor")
 sparse_matmul = plain("sparse_matmul", "SparseMatMul", "a b", "", "transpose_a transpose_b a_is_sparse b_is_sparse")
 random_index_shuffle = plain("random_index_shuffle", "RandomIndexShuffle", "index seed max_index", "", "rounds")
 conv = plain(

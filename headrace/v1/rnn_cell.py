@@ -35,6 +35,7 @@ class RNNCell(Scoped, cells.RNNCell):
 
     def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
         self._reuse = kwargs.pop("_reuse", None)
+        name = self._styled(name, self._reuse)
         super().__init__(name=name, trainable=trainable, dtype=dtype, **kwargs)
 
     @in_default_graph
@@ -65,6 +66,10 @@ class RNNCell(Scoped, cells.RNNCell):
 
     @contextlib.contextmanager
     def _entered(self, inputs: Any) -> Iterator[None]:
+        if self._owns:
+            with scopes.name_scope(self.name):
+                yield
+            return
         self._choose_scope(None)
         assert self._scope is not None
         with (
@@ -103,6 +108,7 @@ class BasicRNNCell(RNNCell, cells.BasicRNNCell, only_computes=True):
         self, num_units: int, activation: Any = None, reuse: Any = None, name: str | None = None, dtype: Any = None,
         trainable: bool = True,
     ) -> None:  # fmt: skip
+        name = self._styled(name, reuse)
         cells.BasicRNNCell.__init__(self, num_units, activation, name, dtype, trainable)
         self._reuse = reuse
 
@@ -117,6 +123,7 @@ class GRUCell(RNNCell, cells.GRUCell, only_computes=True):
         self, num_units: int, activation: Any = None, reuse: Any = None, kernel_initializer: Any = None,
         bias_initializer: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
     ) -> None:  # fmt: skip
+        name = self._styled(name, reuse)
         cells.GRUCell.__init__(
             self, num_units, activation, kernel_initializer, bias_initializer, name, dtype, trainable
         )
@@ -133,6 +140,7 @@ class BasicLSTMCell(RNNCell, cells.BasicLSTMCell, only_computes=True):
         self, num_units: int, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: Any = None,
         reuse: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
     ) -> None:  # fmt: skip
+        name = self._styled(name, reuse)
         cells.BasicLSTMCell.__init__(self, num_units, forget_bias, state_is_tuple, activation, name, dtype, trainable)
         self._reuse = reuse
 
@@ -154,6 +162,7 @@ class LSTMCell(RNNCell, cells.LSTMCell, only_computes=True):
         num_proj_shards: int | None = None, forget_bias: float = 1.0, state_is_tuple: bool = True,
         activation: Any = None, reuse: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
     ) -> None:  # fmt: skip
+        name = self._styled(name, reuse)
         cells.LSTMCell.__init__(
             self, num_units, use_peepholes, cell_clip, initializer, num_proj, proj_clip, forget_bias, state_is_tuple,
             activation, name, dtype, trainable,

@@ -360,20 +360,20 @@ class TensorShape:
     def __getitem__(self, key: int | slice) -> Any:
         if self._shape is None:
             if not isinstance(key, slice):
-                return Dimension(None)
+                return _element(None)
             start, stop = key.start or 0, key.stop
             if key.step is not None or start < 0 or stop is None or stop < start:
                 return TensorShape(None)
             return TensorShape([None] * (stop - start))
         if isinstance(key, slice):
             return TensorShape(self._shape[key])
-        return Dimension(self._shape[key])
+        return _element(self._shape[key])
 
     def __len__(self) -> int:
         return len(self._known("Cannot take the length of shape with unknown rank."))
 
-    def __iter__(self) -> Iterator[Dimension]:
-        return iter([Dimension(d) for d in self._known("Cannot iterate over a shape with unknown rank.")])
+    def __iter__(self) -> Iterator[Any]:
+        return iter([_element(d) for d in self._known("Cannot iterate over a shape with unknown rank.")])
 
     def __bool__(self) -> bool:
         return self._shape is not None
@@ -428,9 +428,40 @@ def dimension_value(dimension: Any) -> Dim:
 
 def dimension_at_index(shape: Any, index: int) -> Dimension:
     """Returns a dimension of a shape, which is unknown if the rank is."""
-    found = TensorShape(shape)[index]
-    assert isinstance(found, Dimension)
-    return found
+    return Dimension(TensorShape(shape)[index])
+
+
+_has_numbers = False  # whether the elements of shapes are numbers
+
+
+def _element(d: Dim) -> Any:
+    return d if _has_numbers else Dimension(d)
+
+
+def enable_v2_tensorshape() -> None:
+    """Makes the elements of all shapes, `shape[0]` and `list(shape)`, numbers or None, as in TensorFlow 2.
+
+    Source: TensorFlow's `tf.enable_v2_tensorshape`.
+
+    Example:
+      >>> enable_v2_tensorshape()
+      >>> list(TensorShape([2, None])), TensorShape([2, None]).dims
+      ([2, None], [Dimension(2), Dimension(None)])
+      >>> disable_v2_tensorshape()
+      >>> list(TensorShape([2, None]))
+      [Dimension(2), Dimension(None)]
+    """
+    global _has_numbers
+    _has_numbers = True
+
+
+def disable_v2_tensorshape() -> None:
+    """Makes the elements of shapes `Dimension`s, as they are by default.
+
+    Source: TensorFlow's `tf.disable_v2_tensorshape`.
+    """
+    global _has_numbers
+    _has_numbers = False
 
 
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:

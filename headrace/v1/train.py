@@ -133,6 +133,7 @@ if TYPE_CHECKING:
         ServerDef,
         SessionLog,
     )  # fmt: skip
+    from headrace.v1.sdca import sdca_fprint, sdca_optimizer, sdca_shrink_l1
     from headrace.v1.trackable.checkpoint import Checkpoint, CheckpointOptions
     from headrace.v1.trackable.manager import CheckpointManager
     from headrace.v1.warm_starting import VocabInfo, warm_start
@@ -164,6 +165,7 @@ _LATER = {
     "Checkpoint": "headrace.v1.trackable.checkpoint:Checkpoint",
     "CheckpointManager": "headrace.v1.trackable.manager:CheckpointManager",
     "CheckpointOptions": "headrace.v1.trackable.checkpoint:CheckpointOptions",
+    **{name: f"headrace.v1.sdca:{name}" for name in ("sdca_fprint", "sdca_optimizer", "sdca_shrink_l1")},
     "VocabInfo": "headrace.v1.warm_starting:VocabInfo",
     "warm_start": "headrace.v1.warm_starting:warm_start",
 }
@@ -280,6 +282,9 @@ __all__ = [
     "range_input_producer",
     "remove_checkpoint",
     "replica_device_setter",
+    "sdca_fprint",
+    "sdca_optimizer",
+    "sdca_shrink_l1",
     "shuffle_batch",
     "shuffle_batch_join",
     "slice_input_producer",

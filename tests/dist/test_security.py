@@ -229,6 +229,14 @@ OPS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "_SaveNative": ("native", _save("_SaveNative", shape_and_slices=[""])),
     "Save": ("tensorflow-v1", _save("Save")),
     "SaveSlices": ("tensorflow-v1", _save("SaveSlices", shapes_and_slices=[""])),
+    "DecodeProtoV2": (
+        "text",
+        lambda path: hr.io.decode_proto(hr.constant([b""]), "t.M", [], [], path).sizes,
+    ),
+    "EncodeProto": (
+        "text",
+        lambda path: hr.io.encode_proto([[0]], [hr.constant([[1]])], ["x"], "t.M", path),
+    ),
     "RestoreV2": (
         "tensorflow",
         lambda path: hr.raw_ops.RestoreV2(
@@ -268,7 +276,7 @@ NO_FILES = {
     "RegexFullMatch", "RegexReplace", "ShardedFilename", "ShardedFilespec",
     "StaticRegexFullMatch", "StaticRegexReplace",
 }  # fmt: skip
-_FILE = re.compile("file|path|prefix|pattern|folder|dir|stream|basename|destination|url|uri")
+_FILE = re.compile("file|path|prefix|pattern|folder|dir|stream|basename|destination|source|url|uri")
 
 READERS: dict[str, tuple[str, dict[str, Any]]] = {
     "WholeFileReader": ("text", {}),

@@ -194,7 +194,7 @@ def test_any_format_as_any_dtype(kind: str) -> None:
 
 
 def test_formats_are_told_apart() -> None:
-    with pytest.raises(InvalidArgumentError, match="One of JPEG, PNG, GIF, BMP required, got 4 bytes"):
+    with pytest.raises(InvalidArgumentError, match="One of JPEG, PNG, GIF, BMP, WebP required, got 4 bytes"):
         hr.image.decode_image(b"junk")
     with pytest.raises(InvalidArgumentError, match="empty"):
         hr.image.decode_png(b"")
@@ -258,3 +258,34 @@ def test_damage_gives_errors_and_nothing_else() -> None:
                     continue
                 else:
                     assert got.shape[-1] in (1, 2, 3, 4)
+
+
+def test_webp() -> None:
+    def file(pixels: np.ndarray, **more: Any) -> bytes:
+        out = io.BytesIO()
+        Image.fromarray(pixels).save(out, "WEBP", lossless=True, exact=True, **more)
+        return out.getvalue()
+
+    rng = np.random.default_rng(0)
+    for channels in (3, 4):
+        pixels = rng.integers(0, 256, (2, 5, 7, channels), np.uint8)
+        data = file(pixels[0])
+        for asked in (0, channels):
+            assert np.array_equal(hr.image.decode_webp(data, asked).numpy(), pixels[:1])
+        assert np.array_equal(hr.image.decode_image(data, expand_animations=False).numpy(), pixels[0])
+        with pytest.raises(InvalidArgumentError, match="does not match input"):
+            hr.image.decode_webp(data, 7 - channels)
+        both = file(pixels[0], save_all=True, append_images=[Image.fromarray(pixels[1])])
+        assert np.array_equal(hr.image.decode_webp(both).numpy(), pixels)
+    with pytest.raises(InvalidArgumentError, match="only supports 3 or 4 channels"):
+        hr.image.decode_webp(data, 1)
+    with pytest.raises(InvalidArgumentError, match="using DecodeWebP op"):
+        hr.image.decode_webp(png.encoded(SMOOTH))
+    with pytest.raises(InvalidArgumentError, match="wrong op"):
+        hr.image.decode_png(data)
+    for bad in (b"", b"x" * 99, data[:30], data[:-9], data[:12] + b"VP8?" + data[16:], data[:16]):
+        with pytest.raises(InvalidArgumentError):
+            hr.image.decode_webp(bad)
+    huge = data[:12] + b"VP8X" + data[16:24] + b"\xff" * 6 + data[30:]
+    with pytest.raises(ResourceExhaustedError, match="at most"):
+        hr.image.decode_webp(huge)

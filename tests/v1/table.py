@@ -75,6 +75,7 @@ BY_REMARK = (*OUTSIDE, "raw operations")
 # Differences from TensorFlow's objects, other than missing arguments (those are found).
 DIFFERS = {
     "disable_v2_behavior": "variables stay resource variables; `disable_resource_variables` makes reference variables",
+    "enable_tensor_equality": "variables compare by identity, in eager execution too",
     "TensorArray": "an element that was never written reads as zeros where a write elsewhere tells the shape",
     "Graph": "no `as_graph_def(from_version)`; scopes and devices are always those of the thread",
     "RunMetadata": "the message of `headrace.pb`; of its fields `step_stats` and `partition_graphs` are filled",
@@ -84,7 +85,6 @@ DIFFERS = {
     "CXX_VERSION": "0: headrace has no C++ interface",
     "MONOLITHIC_BUILD": "0: headrace has no C++ interface",
     "resource_loader.load_resource": "paths are below the folder of the caller",
-    "errors.error_code_from_exception_type": "another class is a `KeyError`",
     "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",
     "debugging.enable_check_numerics": "the values of every step are checked, of older operations too",
     "register_tensor_conversion_function": "the function is given no dtype",

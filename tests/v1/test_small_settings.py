@@ -138,3 +138,60 @@ def test_loss_scales_have_two_places() -> None:
         tf.mixed_precision.enable_mixed_precision_graph_rewrite
     )
     tf.train.experimental.disable_mixed_precision_graph_rewrite()
+
+
+def test_elements_of_shapes_are_numbers_or_dimensions() -> None:
+    shape = tf.TensorShape([2, None])
+    tf.enable_v2_tensorshape()
+    assert (list(shape), shape[0], shape[1], tf.TensorShape(None)[0]) == ([2, None], 2, None, None)
+    assert tf.zeros([2, 3]).shape[1] == 3
+    assert (tf.dimension_at_index(shape, 0), shape[1:], shape.dims[0].value) == (2, tf.TensorShape([None]), 2)
+    tf.disable_v2_tensorshape()
+    assert [d.value for d in shape] == [2, None]
+
+
+def test_the_behaviour_of_tensorflow_2() -> None:
+    tf.reset_default_graph()
+    tf.enable_v2_behavior()
+    try:
+        assert tf.executing_eagerly()
+        assert list(tf.constant([[1, 2]]).shape) == [1, 2]
+        assert (tf.constant([1, 2]) == [1, 3]).numpy().tolist() == [True, False]
+    finally:
+        tf.disable_v2_behavior()
+    assert not tf.executing_eagerly()
+    assert isinstance(tf.constant([1]).shape[0], tf.Dimension)
+    with pytest.raises(ValueError, match="at program startup"):
+        tf.enable_v2_behavior()
+    tf.reset_default_graph()
+
+
+def test_a_status_becomes_an_error() -> None:
+    with tf.errors.raise_exception_on_not_ok_status() as status:
+        assert (status.code, status.message) == (tf.errors.OK, "")
+    failing = tf.errors.raise_exception_on_not_ok_status()
+    with pytest.raises(tf.errors.OutOfRangeError, match="no rows are left"), failing as status:
+        status.code, status.message = tf.errors.OUT_OF_RANGE, "no rows are left"
+    with pytest.raises(KeyError), tf.errors.raise_exception_on_not_ok_status():
+        raise KeyError("of the block")
+
+
+def test_device_filters_of_tasks() -> None:
+    filters = tf.config.experimental.ClusterDeviceFilters()
+    filters.set_device_filters("worker", 0, ["/job:ps"])
+    filters.set_device_filters("ps", 1, ("/job:worker", "/job:a"))
+    server = tf.train.ServerDef(job_name="ps", cluster_device_filters=filters._as_cluster_device_filters())
+    found = [
+        (job.name, {k: list(t.device_filters) for k, t in job.tasks.items()})
+        for job in server.cluster_device_filters.jobs
+    ]
+    assert found == [("ps", {1: ["/job:worker", "/job:a"]}), ("worker", {0: ["/job:ps"]})]
+    with pytest.raises(TypeError, match="are texts"):
+        filters.set_device_filters("worker", 0, [1])
+
+
+def test_an_example_of_an_op_and_pinned_memory() -> None:
+    with tf.Session() as session:
+        assert session.run(tf.user_ops.my_fact()) == b"0! == 1"
+        with pytest.raises(tf.errors.InvalidArgumentError, match="not pinned"):
+            session.run(tf.check_pinned(tf.constant(1)))

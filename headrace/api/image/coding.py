@@ -154,6 +154,27 @@ def decode_bmp(contents: Any, channels: int = 0, name: str | None = None) -> Ten
     return scopes.builder(contents).make("DecodeBmp", (contents,), {"channels": channels}, name)
 
 
+def decode_webp(contents: Any, channels: int = 0, dtype: Any = dtypes.uint8, name: str | None = None) -> Tensor:
+    """Decodes a WebP image or animation to [frames, height, width, channels].
+
+    Args:
+      contents: the content of the file: a string scalar.
+      channels: 3 or 4, which must be the number of the image; 0 for that number.
+      dtype: uint8.
+      name: name of the operation; "DecodeWebP" if None.
+
+    Source: TensorFlow's `tf.io.decode_webp`.
+
+    Example:
+      >>> import headrace as hr
+      >>> red = bytes.fromhex("524946461c000000574542505650384c0f0000002f000000000710fd8ffe0722a2ff0100")
+      >>> hr.image.decode_webp(red).numpy().tolist()
+      [[[[255, 0, 0]]]]
+    """
+    attrs = {"channels": channels, "dtype": dtypes.as_dtype(dtype)}
+    return scopes.builder(contents).make("DecodeWebP", (contents,), attrs, name)
+
+
 def decode_image(
     contents: Any,
     channels: int | None = None,
@@ -161,7 +182,7 @@ def decode_image(
     name: str | None = None,
     expand_animations: bool = True,
 ) -> Tensor:
-    """Decodes a PNG, JPEG, GIF or BMP image.
+    """Decodes a PNG, JPEG, GIF, BMP or WebP image.
 
     Args:
       contents: the content of the file: a string scalar.
@@ -172,7 +193,7 @@ def decode_image(
         first frame.
 
     Returns:
-      [height, width, channels], or [frames, height, width, 3].
+      [height, width, channels], or for GIF and WebP [frames, height, width, channels].
 
     Source: TensorFlow's `tf.io.decode_image`.
 

@@ -8,10 +8,12 @@ contents of objects, where the body changes them. If that differs from the assum
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from headrace import dtypes, nest, shapes, thresholds
@@ -30,6 +32,30 @@ from headrace.ir.graph import Tensor
 from headrace.ir.weak_numbers import WeakNumbers, is_weak
 from headrace.records import record
 from headrace.shapes import Shape
+
+# What a body sets for the loop around it; None in a loop of Python.
+_options: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("options of a loop", default=None)
+
+
+@contextlib.contextmanager
+def _collected(options: dict[str, Any] | None) -> Iterator[None]:
+    token = _options.set(options)
+    try:
+        yield
+    finally:
+        _options.reset(token)
+
+
+def set_loop_options(**options: Any) -> None:
+    """Sets options of the loop around the call, if it becomes one of a graph.
+
+    Args:
+      **options: `parallel_iterations`, `swap_memory` and `maximum_iterations` of `hr.while_loop`, and
+        `shape_invariants`, pairs of a tensor and its shape.
+    """
+    found = _options.get()
+    if found is not None:
+        found.update(options)
 
 
 def while_(
@@ -59,7 +85,8 @@ def while_(
             return
         if not holds:
             return
-        body()
+        with _collected(None):
+            body()
 
 
 def _after_effects(holds: Any, test: Callable[[], Any], body: Callable[[], None], state: State) -> None:
@@ -114,8 +141,9 @@ def for_(
         _for_elements(elements, body, extra_test, State(names, get, set_, roots, blocks))
         return
     if extra_test is None:
-        for element in iterated:
-            body(element)
+        with _collected(None):
+            for element in iterated:
+                body(element)
         return
     remaining = iter(iterated)
     for k, element in enumerate(remaining):
@@ -131,7 +159,8 @@ def for_(
             return
         if not go:
             return
-        body(element)
+        with _collected(None):
+            body(element)
 
 
 def _unrolled(elements: list[Any], body: Callable[[Any], None], extra_test: Callable[[], Any], state: State) -> None:
@@ -139,7 +168,8 @@ def _unrolled(elements: list[Any], body: Callable[[Any], None], extra_test: Call
     for element in elements:
 
         def run(element: Any = element) -> None:
-            body(element)
+            with _collected(None):
+                body(element)
 
         def skip() -> None:
             pass
@@ -296,6 +326,7 @@ class _Plan:
       places: containers and attributes that the body changes.
       lists: lists that become tensor lists.
       split: labels of variables that share a tensor with another one only before the loop.
+      options: arguments of `while_loop` that the body sets.
     """
 
     dtypes: dict[str, DType] = dataclasses.field(default_factory=dict)
@@ -306,6 +337,7 @@ class _Plan:
     lists: dict[int, tuple[list[Any], Spec]] = dataclasses.field(default_factory=dict)
     split: set[str] = dataclasses.field(default_factory=set)
     weak: set[str] = dataclasses.field(default_factory=set)
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @record(frozen=True, slots=True)
@@ -421,21 +453,23 @@ class _Tracing:
                 first = [self._initial(k) for k in range(len(self._first))]
                 self._weak = tuple(k for k, x in enumerate(first) if self._is_weak(k))
                 invariants = [self._shape(k, x) for k, x in enumerate(first)]
-                results = while_loop(self._condition(), self._step(), first, invariants, name="while")
+                results = while_loop(self._condition(), self._step(), first, invariants, name="while", **plan.options)
             finally:
                 notes.undo()
                 self._state.restore()
                 self._state.store(self._before)
         if self._weak:
             op = results[0].op
-            Editor(op.graph).add_note(op, WeakNumbers(self._weak))
+            Editor(op.graph).add_note(op, WeakNumbers(tuple(results[k].index for k in self._weak)))
         self._set_results(replaced, results)
 
     def _set_results(self, replaced: dict[int, TensorList], results: list[Any]) -> None:
         if replaced:
             branches.replace(self._state, replaced)
         after = [_rebuilt(e, results) for e in self._entries]
-        if self._runs:  # an iteration has given each variable a value, unless a branch in it has not
+        if (
+            self._runs and "maximum_iterations" not in self._plan.options
+        ):  # an iteration has given each variable a value, unless a branch in it has not
             after = [
                 x.value if isinstance(x, Maybe) and n not in self._unsure else x
                 for n, x in zip(self._state.names, after)
@@ -541,13 +575,16 @@ class _Tracing:
             self._enter(params)
             after: tuple[Any, ...] = ()
             places: list[Any] = []
+            options: dict[str, Any] = {}
             with journal.recording() as notes:
                 try:
-                    self._run_body()
+                    with _collected(options):
+                        self._run_body()
                     after = self._state.load()
                     places = [place.load() for place, _, _ in self._place_entries]
                 finally:
                     changes = self._state.undo(notes, self._objects, (*after, *places), self._own)
+            self._take_options(options, params)
             self._find_places(changes)
             nexts: list[Any] = list(params)
             for name, entry, x in zip(self._state.names, self._entries, after, strict=False):
@@ -559,6 +596,23 @@ class _Tracing:
             return nexts
 
         return _named(step, self._labels, self._body)
+
+    def _take_options(self, options: dict[str, Any], params: Sequence[Any]) -> None:
+        """Adds what the body sets to the plan."""
+        for tensor, shape in options.pop("shape_invariants", ()):
+            k = next((k for k, x in enumerate(params) if x is tensor), None)
+            if k is None:
+                raise AutographError(
+                    f"shape_invariants has {values.described(tensor)}, which is no variable of the loop at "
+                    f"{branches.line_of(self._body)} as its iteration starts; set options first in the body"
+                )
+            wide, label = shapes.as_shape(shape), self._labels[k]
+            if not shapes.covers(self._plan.shapes.get(label, params[k].static_shape), wide):
+                self._plan.shapes[label] = _widened(params[k].static_shape, wide)
+                self._again = True
+        if options.keys() - self._plan.options.keys():
+            self._plan.options.update(options)
+            self._again = True
 
     def _run_body(self) -> None:
         try:

@@ -44,7 +44,7 @@ def _decoded(data: bytes, asked: str, channels: int, bits: int, ratio: int = 1) 
       asked: the op.
     """
     kind = formats.kind_of(data)
-    if kind == "BMP":
+    if kind == "BMP" and asked != "DecodeWebP":
         if asked not in ("DecodeBmp", "DecodeImage"):
             raise InvalidArgumentError(
                 f"Trying to decode BMP format using a wrong op. Use `decode_bmp` or `decode_image` instead. Op used: "
@@ -56,6 +56,17 @@ def _decoded(data: bytes, asked: str, channels: int, bits: int, ratio: int = 1) 
     if asked == "DecodeBmp":
         raise InvalidArgumentError(
             f"Trying to decode {kind} format using DecodeBmp op. Use `decode_{kind.lower()}` or `decode_image` instead."
+        )
+    if kind == "WEBP":
+        if asked not in ("DecodeWebP", "DecodeImage"):
+            raise InvalidArgumentError(
+                f"Trying to decode WebP format using a wrong op. Use `decode_webp` or `decode_image` instead. Op used: "
+                f"{asked}"
+            )
+        return formats.webp(data, channels)
+    if asked == "DecodeWebP":
+        raise InvalidArgumentError(
+            f"Trying to decode {kind} format using DecodeWebP op. Use `decode_{kind.lower()}` or `decode_image`."
         )
     if kind == "PNG":
         return png.decoded(data, channels, bits)
@@ -175,6 +186,10 @@ def _frames_shape(c: Inference) -> Sequence[Shape]:
     return [(None, None, None, 3)]
 
 
+def _webp_shape(c: Inference) -> Sequence[Shape]:
+    return [(None, *(s or ())) for s in _pixels_shape(c)]
+
+
 def _image_shape(c: Inference) -> Sequence[Shape]:
     shapes.with_rank(c.shapes[0], 0)
     if c.attrs["expand_animations"]:
@@ -218,6 +233,7 @@ def _bmp_cases(rng: Any, dtype: Any) -> list[Case]:
 
 # One red point, as an animation of one frame.
 _GIF = bytes.fromhex("47494638396101000100800100ff00000000002c00000000010001000002024401003b")
+_WEBP = bytes.fromhex("524946461c000000574542505650384c0f0000002f000000000710fd8ffe0722a2ff0100")
 # A grey image of 8 x 8 pixels, all 128, as libjpeg writes it.
 _LEVEL = 128
 
@@ -332,6 +348,20 @@ op(
     differs=f"More than {formats.MOST_PIXELS} pixels are refused.",
 )
 op(
+    "DecodeWebP",
+    "contents: string",
+    "image: dtype",
+    {"channels": 0, "dtype": type_attr(frozenset({uint8}), uint8)},
+    shape=_webp_shape,
+    kernel=_simple("DecodeWebP", (0, 1, 3, 4)),
+    grad=NOT_DIFFERENTIABLE,
+    facts=_DECODES,
+    sample=lambda rng, dtype: [case(_text(_WEBP), want=np.array([[[[255, 0, 0]]]], np.uint8))],
+    doc="The frames of a WebP image or animation.",
+    differs=f"More than {formats.MOST_PIXELS} pixels in all are refused. Animations without transparency have three "
+    "channels; TensorFlow writes four into the memory of three.",
+)
+op(
     "DecodeImage",
     "contents: string",
     "image: dtype",
@@ -341,7 +371,7 @@ op(
     grad=NOT_DIFFERENTIABLE,
     facts=_DECODES,
     sample=_image_cases,
-    doc="The pixels of a PNG, JPEG, GIF or BMP image.",
+    doc="The pixels of a PNG, JPEG, GIF, BMP or WebP image.",
     differs="See DecodePng, DecodeJpeg and DecodeGif.",
 )
 

@@ -9,6 +9,7 @@ TensorFlow: 16 bits and colours in PNG, bitmaps, and libpng's mixture of grey va
 from __future__ import annotations
 
 import io
+import re
 import struct
 from collections.abc import Iterator
 from typing import Any, Final
@@ -24,10 +25,11 @@ from headrace.errors import (
 
 MOST_PIXELS: Final = 1 << 26  # of an image, or of all of an animation; below the number from which Pillow warns
 _KINDS: Final = ((b"\xff\xd8\xff", "JPEG"), (b"\x89PNG\r\n\x1a\n", "PNG"), (b"GIF8", "GIF"), (b"BM", "BMP"))
+_RIFF: Final = re.compile(rb"RIFF....WEBP", re.DOTALL)
 
 
 def kind_of(data: bytes) -> str:
-    """ "JPEG", "PNG", "GIF" or "BMP".
+    """ "JPEG", "PNG", "GIF", "BMP" or "WEBP".
 
     Raises:
       InvalidArgumentError: it is none of these.
@@ -37,8 +39,10 @@ def kind_of(data: bytes) -> str:
     for start, kind in _KINDS:
         if data.startswith(start):
             return kind
+    if _RIFF.match(data):
+        return "WEBP"
     raise InvalidArgumentError(
-        f"Unknown image file format. One of JPEG, PNG, GIF, BMP required, got {len(data)} bytes that begin with "
+        f"Unknown image file format. One of JPEG, PNG, GIF, BMP, WebP required, got {len(data)} bytes that begin with "
         f"{data[:8]!r}"
     )
 
@@ -224,6 +228,53 @@ def gif(data: bytes) -> np.ndarray:
             frames.append(np.asarray(image.convert("RGB")))
         if not frames:
             raise _damaged("GIF", "it has no frame")
+        return np.stack(frames)
+
+
+# *** WebP ***
+
+
+def _webp_size(data: bytes) -> tuple[int, int]:
+    """The width and height that the first chunk states."""
+    kind = data[12:16]
+    if kind == b"VP8X":
+        return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    if kind == b"VP8L":
+        bits = int.from_bytes(data[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    if kind == b"VP8 ":
+        width, height = struct.unpack_from("<HH", data, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    raise ValueError(f"the first chunk is {kind!r}")
+
+
+def webp(data: bytes, channels: int = 0) -> np.ndarray:
+    """Decodes the frames of a WebP image: [frames, height, width, 3], or 4 with transparency, uint8.
+
+    Raises:
+      InvalidArgumentError: it is damaged or cut off, or has another number of channels. ResourceExhaustedError: it is
+        too large.
+    """
+    if channels == 1:
+        raise InvalidArgumentError("WebP only supports 3 or 4 channels")
+    with asking("WebP"):
+        width, height = _webp_size(data)
+    check_pixels(width, height, "WebP")
+    with asking("WebP"):
+        image = opened(data, "WEBP")
+        count, mode = getattr(image, "n_frames", 1), image.mode
+        if mode not in ("RGB", "RGBA"):
+            raise _damaged("WebP", f"its mode is {mode}")
+    check_pixels(width, height, "WebP", count)
+    if channels and channels != len(mode):
+        raise InvalidArgumentError(
+            f"Number of channels requested does not match input: {channels} of a WebP image with {len(mode)}"
+        )
+    with asking("WebP"):
+        frames = []
+        for i in range(count):
+            image.seek(i)
+            frames.append(np.asarray(image.convert(mode)))
         return np.stack(frames)
 
 

@@ -1,6 +1,7 @@
 """Hash functions of byte strings in TensorFlow's ops, for many strings of one length.
 
 * `farm`: Fingerprint64 of FarmHash (Geoff Pike, Google, 2014; the function farmhashna::Hash64), which never changes.
+* `farm128`: its Fingerprint128 (farmhashcc::Fingerprint128), two words.
 * `murmur`: MurmurHash64A (Austin Appleby) with the seed that TensorFlow has for its older ops.
 * `sip`: SipHash-2-4 (Aumasson and Bernstein, 2012), which is unpredictable without the key.
 
@@ -123,6 +124,68 @@ def farm(rows: Rows) -> Words:
         w = _weak(rows, at + 32, z + w[1], y + _word(rows, at + 16))
         z, x = x, z
     return _pair(_pair(v[0], w[0], factor) + _mixed(y) * _K0 + z, _pair(v[1], w[1], factor) + x, factor)
+
+
+_PAIR = 0x9DDFEA08EB382D69
+
+
+def _murmured(rows: Rows, start: int, a: Words, b: Words) -> tuple[Words, Words]:
+    """The 128 bits of the bytes from `start` on, less than 128."""
+    n = rows.shape[1] - start
+    if n <= 16:
+        a = _mixed(a * _K1) * _K1
+        c = b * _K1 + _up_to_16(rows[:, start:], n)
+        d = _mixed(a + (_word(rows, start) if n >= 8 else c))
+    else:
+        c = _pair(_word(rows, start + n - 8) + _K1, a, _PAIR)
+        d = _pair(b + n, c + _word(rows, start + n - 16), _PAIR)
+        a = a + d
+        for at in range(start, start + n - 16, 16):
+            a = (a ^ _mixed(_word(rows, at) * _K1) * _K1) * _K1
+            b = b ^ a
+            c = (c ^ _mixed(_word(rows, at + 8) * _K1) * _K1) * _K1
+            d = d ^ c
+    a, b = _pair(a, c, _PAIR), _pair(d, b, _PAIR)
+    return a ^ b, _pair(b, a, _PAIR)
+
+
+def farm128(rows: Rows) -> tuple[Words, Words]:
+    """FarmHash's Fingerprint128: the lower and the upper half."""
+    n = rows.shape[1]
+    if n >= 16:
+        start, x, y = 16, _word(rows, 0), _word(rows, 8) + _K0
+    else:
+        start, x, y = 0, _full(rows, _K0), _full(rows, _K1)
+    n -= start
+    if n < 128:
+        return _murmured(rows, start, x, y)
+    z = _full(rows, n * _K1)
+    first = _turn(y ^ _K1, 49) * _K1 + _word(rows, start)
+    v = first, _turn(first, 42) * _K1 + _word(rows, start + 8)
+    w = _turn(y + z, 35) * _K1 + x, _turn(x + _word(rows, start + 88), 53) * _K1
+    end = start + n // 128 * 128
+    for at in range(start, end, 64):
+        x = _turn(x + y + v[0] + _word(rows, at + 8), 37) * _K1 ^ w[1]
+        y = _turn(y + v[1] + _word(rows, at + 48), 42) * _K1 + v[0] + _word(rows, at + 40)
+        z = _turn(z + w[0], 33) * _K1
+        v = _weak(rows, at, v[1] * _K1, x + w[0])
+        w = _weak(rows, at + 32, z + w[1], y + _word(rows, at + 16))
+        z, x = x, z
+    x = x + _turn(v[0] + z, 49) * _K0
+    y = y * _K0 + _turn(w[1], 37)
+    z = z * _K0 + _turn(w[0], 27)
+    w, v = (w[0] * 9, w[1]), (v[0] * _K0, v[1])
+    for done in range(32, n % 128 + 32, 32):
+        at = start + n - done
+        y = _turn(x + y, 42) * _K0 + v[1]
+        w = w[0] + _word(rows, at + 16), w[1]
+        x = x * _K0 + w[0]
+        z = z + w[1] + _word(rows, at)
+        w = w[0], w[1] + v[0]
+        v = _weak(rows, at, v[0] + z, v[1])
+        v = v[0] * _K0, v[1]
+    x, y = _pair(x, v[0], _PAIR), _pair(y + z, w[0], _PAIR)
+    return _pair(x + v[1], w[1], _PAIR) + y, _pair(x + w[1], y + v[1], _PAIR)
 
 
 # *** MurmurHash ***

@@ -1,4 +1,4 @@
-"""Hashes of strings: StringToHashBucketFast, StringToHashBucketStrong, StringToHashBucket, and Fingerprint.
+"""Hashes of strings: StringToHashBucketFast, StringToHashBucketStrong, StringToHashBucket, Fingerprint and SdcaFprint.
 
 Source: TensorFlow's ops of the same names; the functions are in `fingerprints`.
 """
@@ -16,7 +16,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, list_attr, op, type_attr
 from headrace.opkit.arrays import HANDLES
 from headrace.opkit.shape_rules import same_as
-from headrace.ops.strings.fingerprints import each, farm, murmur, sip
+from headrace.ops.strings.fingerprints import each, farm, farm128, murmur, sip
 from headrace.shapes import Shape, show, with_rank, with_rank_at_least
 
 _COST = Facts(cost=flops_per_element(1000))
@@ -152,4 +152,39 @@ op(
     facts=_COST,
     sample=_fingerprints,
     doc="For each row the 8 bytes of its fingerprint, which it will always have.",
+)
+
+# *** SdcaFprint ***
+
+
+def _halves(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def kernel(x: Any) -> Any:
+        low = each(lambda rows: farm128(rows)[0], x)
+        low = np.where(low < 2, low + np.uint64(2**64 - 2), low)  # 0 and 1 are free for other uses
+        return np.stack([low, each(lambda rows: farm128(rows)[1], x)], -1).view(np.int64)
+
+    return kernel
+
+
+# fmt: off
+_HALVES = (
+    (b"a", 7969074168056553668, 5955762262185338209),
+    (b"abc", 4143508125394299908, -6879828354153669051),
+    (b"", 4463240938071824939, 4374473821787594281),
+    (b"\xff" * 40, -5136499056934344814, 1439006809459209132),
+)
+# fmt: on
+
+op(
+    "SdcaFprint",
+    "input: string",
+    "output: int64",
+    shape=lambda c: [None if c.shapes[0] is None else (*c.shapes[0], 2)],
+    kernel=_halves,
+    grad=NOT_DIFFERENTIABLE,
+    facts=_COST,
+    sample=lambda rng, t: [
+        case(np.array([x for x, *_ in _HALVES], object), want=np.array([words for _, *words in _HALVES])),
+    ],
+    doc="The 128 bits of the fingerprint of each string, as two numbers.",
 )

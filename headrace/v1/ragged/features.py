@@ -129,7 +129,7 @@ def _value_key(key: Any, feature: RaggedFeature) -> Any:
 
 def _made(key: Any, feature: RaggedFeature, found: Mapping[Any, Any]) -> Any:
     values = found[_value_key(key, feature)]
-    if values.indices.get_shape()[-1].value == 1:  # of a single example
+    if values.indices.get_shape().as_list()[-1] == 1:  # of a single example
         out = values.values
         for partition in reversed(feature.partitions):
             out = _parted(out, partition, found, feature)

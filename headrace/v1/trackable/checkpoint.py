@@ -19,7 +19,7 @@ from headrace.train.saving.saveables import key_of
 from headrace.v1.compat import as_bytes
 from headrace.v1.graph import in_default_graph
 from headrace.v1.session import get_default_session
-from headrace.v1.trackable import object_graph
+from headrace.v1.trackable import object_graph, sharding
 from headrace.v1.trackable.object_graph import OBJECT_GRAPH, Matched, Objects, PythonState, Root
 from headrace.v1.variables import Variable as GraphVariable
 
@@ -27,12 +27,17 @@ _COUNTER = "save_counter"
 
 
 class CheckpointOptions:
-    """Options of `Checkpoint` and `CheckpointManager`, all without effect.
+    """Options of `Checkpoint` and `CheckpointManager`.
 
     Args:
       experimental_io_device, experimental_enable_async_checkpoint, experimental_write_callbacks, enable_async,
-        experimental_skip_slot_variables, experimental_sharding_callback: accepted as in TensorFlow. Files are written
-        by this process, before `save` returns.
+        experimental_skip_slot_variables: accepted as in TensorFlow, without effect. Files are written by this process,
+        before `save` returns.
+      experimental_sharding_callback: a `tf.train.experimental.ShardingCallback`, which divides a checkpoint into files.
+        None: one file.
+
+    Raises:
+      ValueError: the callback is none.
 
     Source: TensorFlow's `tf.train.CheckpointOptions`.
     """
@@ -46,6 +51,13 @@ class CheckpointOptions:
         experimental_skip_slot_variables: bool = False,
         experimental_sharding_callback: Any = None,
     ) -> None:
+        if experimental_sharding_callback is not None and not isinstance(
+            experimental_sharding_callback, sharding.ShardingCallback
+        ):
+            raise ValueError(
+                "The experimental_sharding_callback checkpoint option must be of type ShardingCallback. The option "
+                f"provided was of type {type(experimental_sharding_callback)}."
+            )
         self.experimental_io_device = experimental_io_device
         self.enable_async = experimental_enable_async_checkpoint or enable_async
         self.experimental_enable_async_checkpoint = self.enable_async
@@ -118,38 +130,52 @@ class Checkpoint(Root):
         self._save_counter = GraphVariable(0, trainable=False, name=_COUNTER, dtype=dtypes.int64)
         return True
 
-    def write(self, file_prefix: str | os.PathLike[str], session: Any = None) -> str:
+    def write(
+        self, file_prefix: str | os.PathLike[str], session: Any = None, options: CheckpointOptions | None = None
+    ) -> str:
         """Writes a checkpoint, and neither counts it nor lists it in the state file.
 
         Args:
           file_prefix: the prefix of its files.
           session: the session with the values. None: the default session.
+          options: a `CheckpointOptions`, of which the division into shards has an effect.
 
         Returns:
           The prefix.
 
         Raises:
-          RuntimeError: a variable belongs to a graph, and there is no session.
+          RuntimeError: a variable belongs to a graph, and there is no session; or the shards are not the tensors.
         """
         objects = Objects(self)
         variables = [(i, x) for i, x in enumerate(objects.nodes) if isinstance(x, Variable)]
         values = _values([v for _, v in variables], session)
         tensors = {objects.key(i): value for (i, _), value in zip(variables, values, strict=True)}
+        of = {objects.key(i): x for i, x in enumerate(objects.nodes) if isinstance(x, (Variable, PythonState))}
         for i, x in enumerate(objects.nodes):
             if isinstance(x, PythonState):
                 tensors[objects.key(i)] = np.array(as_bytes(x.serialize()), object)
         tensors[OBJECT_GRAPH] = np.array(objects.message().SerializeToString(), object)
         prefix = os.fspath(file_prefix)
         commit.ready(prefix)
-        checkpoints.write(prefix, tensors, format="tensorflow")
+        callback = options.experimental_sharding_callback if options is not None else None
+        if callback is None:
+            checkpoints.write(prefix, tensors, format="tensorflow")
+            return prefix
+        shards = sharding.divided(tensors, of, callback)
+        parts = [f"{prefix}_temp/part-{i:05d}-of-{len(shards):05d}" for i in range(len(shards))]
+        for part, entries in zip(parts, shards, strict=True):
+            checkpoints.write(part, entries, format="tensorflow")
+        checkpoints.merge(parts, prefix)
         return prefix
 
-    def save(self, file_prefix: str | os.PathLike[str], session: Any = None) -> str:
+    def save(
+        self, file_prefix: str | os.PathLike[str], session: Any = None, options: CheckpointOptions | None = None
+    ) -> str:
         """Writes a checkpoint, and makes it the newest one of its folder.
 
         Args:
           file_prefix: the prefix of its files, to which "-" and the number of the call are appended.
-          session: see `write`.
+          session, options: see `write`.
 
         Returns:
           The prefix with the number.
@@ -157,11 +183,11 @@ class Checkpoint(Root):
         Raises:
           RuntimeError: see `write`.
         """
-        path = self._counted(os.fspath(file_prefix), None, session)
+        path = self._counted(os.fspath(file_prefix), None, session, options)
         latest.update_checkpoint_state(os.path.dirname(path), path, [path], save_relative_paths=True)
         return path
 
-    def _counted(self, prefix: str, number: int | None, session: Any) -> str:
+    def _counted(self, prefix: str, number: int | None, session: Any, options: CheckpointOptions | None = None) -> str:
         """Writes a checkpoint with the next number, or a given one."""
         is_new = self._make_counter()
         counter = self._save_counter
@@ -174,7 +200,7 @@ class Checkpoint(Root):
                 session.run(counter.initializer)
             count = int(session.run(counter)) + 1
             assign(session, [(counter, np.int64(count))])
-        return self.write(f"{prefix}-{count if number is None else number}", session)
+        return self.write(f"{prefix}-{count if number is None else number}", session, options)
 
     def restore(self, save_path: str | os.PathLike[str] | None) -> Any:
         """Reads a checkpoint into the objects.

@@ -115,7 +115,7 @@ class CheckpointManager:
         Args:
           checkpoint_number: its number, or an integer variable. None: the number of calls.
           check_interval: whether `checkpoint_interval` counts.
-          options: `CheckpointOptions`, without effect.
+          options: a `CheckpointOptions`; see `Checkpoint.write`.
 
         Returns:
           The prefix. None: the interval is not over.
@@ -132,7 +132,7 @@ class CheckpointManager:
         if not system.exists(self._folder):
             os.makedirs(self._folder, exist_ok=True)
         number = None if checkpoint_number is None else _number(checkpoint_number)
-        path = self._checkpoint._counted(self._prefix, number, None)
+        path = self._checkpoint._counted(self._prefix, number, None, options)
         self._newest = path
         self._retained.add(path)
         paths = [p for p, _ in self._retained.last]
