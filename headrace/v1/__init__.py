@@ -623,13 +623,14 @@ NoGradient = no_gradient = NotDifferentiable
 
 
 def disable_v2_behavior() -> None:
-    """Restores TensorFlow 1's form of exported graphs, with primitives; see `disable_control_flow_v2`.
+    """Makes reference variables the default, and control flow of exported graphs primitives, as in TensorFlow 1.
 
-    Variables stay resource variables, in difference to TensorFlow; `disable_resource_variables` changes that.
+    See `disable_resource_variables` and `disable_control_flow_v2`.
 
     Source: TensorFlow's `tf.disable_v2_behavior`.
     """
     disable_control_flow_v2()
+    disable_resource_variables()
 
 
 executing_eagerly_outside_functions = executing_eagerly

@@ -26,7 +26,6 @@ RESOURCES_DIFFER = ("an_initial_value_of_another_variable", "a_loaded_value", "a
 @pytest.fixture(autouse=True)
 def _old_defaults() -> Iterator[None]:
     tf.disable_v2_behavior()
-    tf.disable_resource_variables()
     yield
     tf.enable_resource_variables()
     tf.enable_control_flow_v2()
