@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, nest, shapes, thresholds
+from headrace.api.tracing import read_reference
 from headrace.ir.attr_values import attr_key
 from headrace.ir.builder import Builder
 from headrace.ir.function import param_offset
@@ -131,7 +132,7 @@ class GradGraph(FuncGraph):
         if _is_constant(op):
             return self.rematerialize(t)
         if t.dtype.is_ref:
-            return self.capture(Builder(self.forward, device=op.device, source=op.source).Identity(t, name="read"))
+            return self.capture(read_reference(t))
         k = self.position.get(t)
         if k is not None:
             given = self.given(k)
