@@ -199,13 +199,16 @@ def _tensor(path: str, leaf: Any, b: Builder, what: str) -> Tensor:
 
 
 def finish(graph: FuncGraph, results: Iterable[Tensor]) -> None:
-    """Sets the results and control results of a traced graph; a reference is read when it is returned."""
+    """Sets the results and control results of a traced graph.
+
+    A result that is a reference is read.
+    """
     values = [read_reference(t) if t.dtype.is_ref else t for t in results]
     graph.set_results(values, changes(graph) if graph.is_ordered else None)
 
 
 def read_reference(t: Tensor) -> Tensor:
-    """Returns the value of the reference `t`, read in its graph as soon as there is the reference."""
+    """Returns the value of the reference `t`, by a read in its graph."""
     b = Builder(t.op.graph, device=t.op.device, source=t.op.source)
     value: Tensor = b.Identity(t, name=f"{t.op.name}/read")
     return value

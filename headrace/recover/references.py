@@ -104,7 +104,10 @@ class _SharedHandles:
                 self.known.setdefault((graph, _name_of(op)), op.outputs[0])
 
     def pass_into(self, graph: Graph) -> None:
-        """Replaces the handles that `graph` makes by parameters, if the owners of it and around it can get inputs."""
+        """Replaces the handles that `graph` makes by parameters.
+
+        It does not if the owner of `graph`, or of a graph around it, cannot get further inputs.
+        """
         made = [op for op in graph.operations if _is_converted(op)]
         if not made:
             return

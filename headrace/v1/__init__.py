@@ -623,7 +623,7 @@ NoGradient = no_gradient = NotDifferentiable
 
 
 def disable_v2_behavior() -> None:
-    """Makes reference variables the default, and control flow of exported graphs primitives, as in TensorFlow 1.
+    """Makes reference variables the default, and exports control flow as primitives.
 
     See `disable_resource_variables` and `disable_control_flow_v2`.
 

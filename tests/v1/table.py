@@ -297,7 +297,8 @@ Three rules hold for all names:
   `tf.disable_control_flow_v2()`, `Graph.as_graph_def()` and the files made from it have Switch, Merge, Enter and Exit
   in its place, as in TensorFlow.
 - Variables are resource variables, but after `tf.disable_v2_behavior()` or `tf.disable_resource_variables()` and with
-  `use_resource=False`: then they are reference variables (`VariableV2`), with TensorFlow's aliasing. A value fed for a variable replaces every read of the step.
+  `use_resource=False`: then they are reference variables (`VariableV2`), with TensorFlow's aliasing. A value fed for a
+  variable replaces every read of the step.
 
 """
 
