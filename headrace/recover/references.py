@@ -191,7 +191,7 @@ class _References:
                 users[op] = []
                 # a reference of unknown shape takes a scalar first; the shape () of the older op may be unknown
                 is_known = shapes.is_full(op.attrs["shape"]) and (op.type != "Variable" or op.attrs["shape"] != ())
-                if op.control_inputs or not is_known:
+                if not is_known:
                     bad.add(op)
                 continue
             wants = op.opdef.input_dtypes(op.attrs)
@@ -234,8 +234,9 @@ class _References:
             attrs = {k: op.attrs[k] for k in ("container", "dtype")}
             attrs |= {"shared_name": op.attrs["shared_name"] or op.name, "shape": op.attrs["shape"]}
             attrs["debug_name"] = BY_REFERENCE
-            new = self._add("VarHandleOp", op, [], attrs, [])
-            self.held[op.outputs[0]] = new.outputs[0], ()
+            waits = [c for c in self._waits(op) if c.type != "_Arg"]  # which its readers have instead
+            new = self._add("VarHandleOp", op, [], attrs, waits if self.editor.is_waited_for(op) else [])
+            self.held[op.outputs[0]] = new.outputs[0], tuple(waits)
             return new
         type = _counterpart(op)
         record = op_registry.get(type)
