@@ -426,7 +426,7 @@ class Optimizer(Functional):
         def first() -> Any:
             b = scopes.builder()
             size = np.array(v.shape, np.int32) if shapes.is_full(v.shape) else b.Shape(initialized(v))
-            return b.Fill(size, element, name={0: "zeros", 1: "ones"}.get(slot.initial, "Const"))
+            return b.Fill(size, element, name="zeros" if element == 0 else "ones" if element == 1 else "Const")
 
         with lifted(v):
             return self._make_beside(v, first, f"{v.name.split(':')[0]}/{slot.suffix or self._name}")
