@@ -233,6 +233,7 @@ def test_a_loop_of_primitives_sees_its_own_assignments() -> None:
         tf.import_graph_def(exported, name="")
         s.run("v/Assign")
         assert s.run("y:0").tolist() == [6.0, 6.0]
+        assert "VariableV2)" not in str(s.explain("y:0"))
 
 
 def test_several_devices_read_after_the_change() -> None:
