@@ -61,6 +61,7 @@ def _floating(dtype: Any) -> DType:
 
 class _Filled(Initializer):
     value: Any
+    _called = ""  # name of the constant
 
     def __init__(self, dtype: Any = dtypes.float32) -> None:
         self.dtype = as_dtype(dtype)
@@ -69,7 +70,7 @@ class _Filled(Initializer):
         """Creates a tensor of a fully known shape with the value."""
         dtype = self._dtype(dtype)
         value = b"" if dtype is dtypes.string and self.value == 0 else self.value
-        return scopes.builder().const(np.full(_known(shape), value, dtype.numpy), dtype)
+        return scopes.builder().const(np.full(_known(shape), value, dtype.numpy), dtype, self._called)
 
 
 class Zeros(_Filled):
@@ -81,7 +82,7 @@ class Zeros(_Filled):
       array([0., 0.], dtype=float32)
     """
 
-    value = 0
+    value, _called = 0, "zeros"
 
 
 class Ones(_Filled):
@@ -93,7 +94,7 @@ class Ones(_Filled):
       array([1., 1.], dtype=float32)
     """
 
-    value = 1
+    value, _called = 1, "ones"
 
 
 class Constant(Initializer):

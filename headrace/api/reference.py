@@ -119,7 +119,7 @@ class ReferenceVariable(Variable):
     def read_value(self) -> Any:
         """Returns a tensor with the value, read by a new operation that can wait."""
         b = self._builder()
-        return b.within("Read").Identity(self._reference(b))
+        return b.make("Identity", (self._reference(b),), {}, "read")
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
         """Returns the rows of the value at `indices`."""
@@ -156,5 +156,5 @@ class ReferenceVariable(Variable):
 
     def _changing(self, type: str, values: tuple[Any, ...], name: str | None, read_value: bool) -> Any:
         b = self._builder(*values)
-        made = b.make(type, (self._reference(b), *values[:-1], b.tensor(values[-1], self.dtype.base)), {}, name)
+        made = b.make(type, (self._reference(b), *values), {}, name)
         return made if read_value else made.op

@@ -20,13 +20,13 @@ from headrace import dtypes, nest, recursion
 from headrace.api import scopes
 from headrace.errors import GraphError, SignatureError
 from headrace.ir import source
+from headrace.ir.builder import Builder
 from headrace.ir.function import bodies, inside_out, owned, unify
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.ir.order import effects, follow_order
 from headrace.ir.source import Source
 
 if TYPE_CHECKING:
-    from headrace.ir.builder import Builder
     from headrace.ir.notes import Note
 
 
@@ -199,8 +199,19 @@ def _tensor(path: str, leaf: Any, b: Builder, what: str) -> Tensor:
 
 
 def finish(graph: FuncGraph, results: Iterable[Tensor]) -> None:
-    """Sets the results and control results of a traced graph."""
-    graph.set_results(results, changes(graph) if graph.is_ordered else None)
+    """Sets the results and control results of a traced graph.
+
+    A result that is a reference is read.
+    """
+    values = [read_reference(t) if t.dtype.is_ref else t for t in results]
+    graph.set_results(values, changes(graph) if graph.is_ordered else None)
+
+
+def read_reference(t: Tensor) -> Tensor:
+    """Returns the value of the reference `t`, by a read in its graph."""
+    b = Builder(t.op.graph, device=t.op.device, source=t.op.source)
+    value: Tensor = b.Identity(t, name=f"{t.op.name}/read")
+    return value
 
 
 def changes(graph: Graph) -> list[Operation]:

@@ -9,7 +9,7 @@ of `y = sin(x)` is `dy * cos(x)`. Here x is a tensor of F, and it must be availa
 graph, it gets the tensor's counterpart in its own graph. A tensor of F is captured by the first of these ways that
 applies (`fetch`):
 
-1. It is a constant. It is cloned.
+1. It is a constant. It is cloned. (Of a reference to a variable, a read in F is captured in its place.)
 2. It is a parameter of F with a value from outside (an input of a branch, a loop constant). This value is captured from
    the graph around B. That graph may be a gradient graph, too, and then captures the value in the same way.
 3. It is available already.
@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, nest, shapes, thresholds
+from headrace.api.tracing import read_reference
 from headrace.ir.attr_values import attr_key
 from headrace.ir.builder import Builder
 from headrace.ir.function import param_offset
@@ -130,6 +131,8 @@ class GradGraph(FuncGraph):
         op = t.op
         if _is_constant(op):
             return self.rematerialize(t)
+        if t.dtype.is_ref:
+            return self.capture(read_reference(t))
         k = self.position.get(t)
         if k is not None:
             given = self.given(k)
@@ -162,7 +165,7 @@ class GradGraph(FuncGraph):
     def made_of(self, t: Tensor) -> Sequence[Tensor]:
         """Forward tensors that `fetch(t)` captures directly."""
         op = t.op
-        if _is_constant(op) or t in self.position:
+        if _is_constant(op) or t in self.position or t.dtype.is_ref:
             return ()
         same = _forwarded(op)
         if same is not None:
@@ -286,7 +289,8 @@ class GradGraph(FuncGraph):
 
 
 # An operation with control inputs is not copied. Its control inputs state when its value is available, and that other
-# operations run. So a gradient that needs the value takes the output of the operation itself.
+# operations run. So a gradient that needs the value takes the output of the operation itself. The same holds for an
+# operation that reads a reference variable, which may have another value when the gradient runs.
 
 
 def _is_constant(op: Operation) -> bool:
@@ -296,7 +300,7 @@ def _is_constant(op: Operation) -> bool:
 def _forwarded(op: Operation) -> Tensor | None:
     """The input that `op` forwards unchanged, or None."""
     k = op.opdef.facts.forwards
-    return None if k is None or op.control_inputs else op.inputs[k]
+    return None if k is None or op.control_inputs or op.inputs[k].dtype.is_ref else op.inputs[k]
 
 
 def _is_cheap(op: Operation) -> bool:
@@ -304,7 +308,7 @@ def _is_cheap(op: Operation) -> bool:
 
     For scalars this holds for most elementwise operations.
     """
-    if op.control_inputs:
+    if op.control_inputs or any(t.dtype.is_ref for t in op.inputs):
         return False
     record = op.opdef
     if record.is_cheap:

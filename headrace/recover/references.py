@@ -11,6 +11,9 @@ hide the reads in the edges. Where all uses of a variable are known, its operati
 Both kinds of operations find the same variable of the session, by its name. An operation that takes a reference as a
 value reads it when it runs, so its read waits for its other inputs, too. A variable keeps its references if an
 operation without counterpart uses one (RefSwitch, RefSelect), or if an assignment may change its shape.
+
+The handles of branches and loops' bodies are then those of the outermost graph, captured, as they are of resource
+variables.
 """
 
 from __future__ import annotations
@@ -19,18 +22,20 @@ from typing import TYPE_CHECKING, Final
 
 from headrace import shapes
 from headrace.ir import walk
+from headrace.ir.edit import add_values
 from headrace.ir.edit.editor import Editor
-from headrace.ir.function import owned
+from headrace.ir.function import owned, owns_all
 from headrace.ir.graph import FuncGraph
 from headrace.ir.op_roles import BY_REFERENCE
 from headrace.ir.opdef import op_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from headrace.ir.graph import Graph, Operation, Tensor
 
 _VARIABLES: Final = ("VariableV2", "Variable")
+_GROWING: Final = ("If", "Case", "While", "Call")  # kinds of operations that get further inputs
 _COUNTERPARTS: Final = {
     "Assign": "AssignVariableOp",
     "AssignAdd": "AssignAddVariableOp",
@@ -51,9 +56,16 @@ def handles_for_references(graph: Graph, targets: Sequence[Operation]) -> tuple[
     """
     made: dict[Operation, Operation] = {}
     todo: list[Graph] = [graph]
+    owners: dict[Graph, Operation] = {}
     for g in todo:
-        todo += [f for op in g.operations for f in owned(op)]
+        for op in g.operations:
+            for f in owned(op):
+                owners[f] = op
+                todo.append(f)
         made.update(_References(g, targets if g is graph else ()).run())
+    handles = _SharedHandles(graph, owners, targets)
+    for g in owners:
+        handles.pass_into(g)
     return tuple([made.get(op, op) for op in targets])
 
 
@@ -71,6 +83,71 @@ def _counterpart(op: Operation) -> str:
     """Type of the operation on handles that is the counterpart of `op`; "" for none."""
     type = _COUNTERPARTS.get(op.type, f"Resource{op.type}")
     return type if type in op_registry else ""
+
+
+class _SharedHandles:
+    """Handles of the outermost graph, for the graphs that operations own.
+
+    Args:
+      graph: the outermost graph.
+      owners: the owner of each of the other graphs.
+      targets: the operations that a step runs.
+    """
+
+    def __init__(self, graph: Graph, owners: Mapping[Graph, Operation], targets: Sequence[Operation]) -> None:
+        self.graph = graph
+        self.owners = owners
+        self.editor = Editor(graph, targets)
+        self.known: dict[tuple[Graph, Hashable], Tensor] = {}  # the handle in each graph
+        for op in graph.operations:
+            if _is_converted(op):
+                self.known.setdefault((graph, _name_of(op)), op.outputs[0])
+
+    def pass_into(self, graph: Graph) -> None:
+        """Replaces the handles that `graph` makes by parameters.
+
+        It does not if the owner of `graph`, or of a graph around it, cannot get further inputs.
+        """
+        made = [op for op in graph.operations if _is_converted(op)]
+        if not made:
+            return
+        around: list[Graph] = [graph]
+        while around[-1] is not self.graph:
+            owner = self.owners[around[-1]]
+            if owner.opdef.structured not in _GROWING or not owns_all(owner):
+                return
+            around.append(owner.graph)
+        editor = Editor(graph)
+        for op in made:
+            key = _name_of(op)
+            if (self.graph, key) not in self.known:
+                self.known[self.graph, key] = self._outermost(op)
+            for outer, inner in zip(around[::-1], around[-2::-1], strict=False):
+                if (inner, key) not in self.known:
+                    self._add_param(self.owners[inner], self.known[outer, key], key)
+            editor.replace(op.outputs[0], self.known[graph, key])
+        editor.let_go(made)
+
+    def _outermost(self, like: Operation) -> Tensor:
+        name = self.graph.unique_name(like.name)
+        op = self.graph.add_op("VarHandleOp", name, [], like.attrs, (), like.device, like.source, notes=like.notes)
+        self.editor.put_first(op)
+        return op.outputs[0]
+
+    def _add_param(self, owner: Operation, handle: Tensor, key: Hashable) -> None:
+        add = add_values.add_variable if owner.opdef.structured == "While" else add_values.add_input
+        add(owner, handle)
+        for f in owned(owner):
+            self.known[f, key] = f.params[-1]
+
+
+def _is_converted(op: Operation) -> bool:
+    return op.type == "VarHandleOp" and op.attrs["debug_name"] == BY_REFERENCE
+
+
+def _name_of(op: Operation) -> Hashable:
+    """The name of a variable in the session."""
+    return op.attrs["container"], op.attrs["shared_name"], op.attrs["dtype"]
 
 
 class _References:
@@ -114,7 +191,7 @@ class _References:
                 users[op] = []
                 # a reference of unknown shape takes a scalar first; the shape () of the older op may be unknown
                 is_known = shapes.is_full(op.attrs["shape"]) and (op.type != "Variable" or op.attrs["shape"] != ())
-                if op.control_inputs or not is_known:
+                if not is_known:
                     bad.add(op)
                 continue
             wants = op.opdef.input_dtypes(op.attrs)
@@ -157,8 +234,9 @@ class _References:
             attrs = {k: op.attrs[k] for k in ("container", "dtype")}
             attrs |= {"shared_name": op.attrs["shared_name"] or op.name, "shape": op.attrs["shape"]}
             attrs["debug_name"] = BY_REFERENCE
-            new = self._add("VarHandleOp", op, [], attrs, [])
-            self.held[op.outputs[0]] = new.outputs[0], ()
+            waits = [c for c in self._waits(op) if c.type != "_Arg"]  # which its readers have instead
+            new = self._add("VarHandleOp", op, [], attrs, waits if self.editor.is_waited_for(op) else [])
+            self.held[op.outputs[0]] = new.outputs[0], tuple(waits)
             return new
         type = _counterpart(op)
         record = op_registry.get(type)

@@ -635,14 +635,16 @@ def enable_v2_behavior() -> None:
 
 def disable_v2_behavior() -> None:
     """Restores graphs, and TensorFlow 1's form of exported ones, with primitives; see `disable_control_flow_v2`.
+    """Makes reference variables the default, and exports control flow as primitives.
 
-    Variables stay resource variables, in difference to TensorFlow; `disable_resource_variables` changes that.
+    See `disable_resource_variables` and `disable_control_flow_v2`.
 
     Source: TensorFlow's `tf.disable_v2_behavior`.
     """
     disable_eager_execution()
     disable_v2_tensorshape()
     disable_control_flow_v2()
+    disable_resource_variables()
 
 
 executing_eagerly_outside_functions = executing_eagerly

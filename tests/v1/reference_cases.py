@@ -9,6 +9,7 @@ results do not depend on time. Where they do with resource variables, the value 
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -325,6 +326,101 @@ def an_imported_graph(tf: Any, s: Any, u: Any) -> Any:
     tf.import_graph_def(g.as_graph_def(), name="")
     s.run("v/Assign")
     return s.run("y:0")
+
+
+def gradients_of_a_branch_that_assigns(tf: Any, s: Any, u: Any) -> Any:
+    v, x, p = _variable(tf, s, u, [1.0, 2.0]), tf.constant([3.0, 4.0]), tf.placeholder(tf.bool, [])
+
+    def assigned() -> Any:
+        with tf.control_dependencies([v.assign_add([1.0, 1.0])]):
+            return tf.sin(x) * v.read_value() * x
+
+    dx = tf.gradients(tf.cond(p, assigned, lambda: x * x), x)[0]
+    return [s.run(dx, {p: True}), s.run(dx, {p: False}), s.run(dx, {p: True})]
+
+
+def gradients_of_an_assignments_result(tf: Any, s: Any, u: Any) -> Any:
+    v, x = _variable(tf, s, u, 1.0), tf.constant(3.0)
+    y = tf.cond(x > 0.0, lambda: v.assign_add(1.0) * x * x, lambda: x)
+    dx = tf.gradients(y, x)[0]
+    return s.run([tf.gradients(dx, x)[0], dx]) + s.run([dx])
+
+
+def gradients_of_nested_conditionals(tf: Any, s: Any, u: Any) -> Any:
+    v, w = _variable(tf, s, u, [1.0, 2.0]), _variable(tf, s, u, [3.0, 4.0], "w")
+    p, q = tf.placeholder(tf.bool, []), tf.placeholder(tf.bool, [])
+
+    def inner() -> Any:
+        with tf.control_dependencies([w.assign_add([1.0, 1.0])]):
+            return tf.cond(q, lambda: v * v * w.read_value(), lambda: tf.exp(v))
+
+    y = tf.reduce_sum(tf.cond(p, inner, lambda: tf.square(v)))
+    return [s.run(tf.gradients(y, v)[0], {p: a, q: b}) for a in (True, False) for b in (True, False)]
+
+
+def second_gradients_of_a_conditional(tf: Any, s: Any, u: Any) -> Any:
+    v, p = _variable(tf, s, u, [1.0, 2.0]), tf.placeholder(tf.bool, [])
+    y = tf.reduce_sum(tf.cond(p, lambda: v * v * v, lambda: tf.sin(v)))
+    second = tf.gradients(tf.gradients(y, v)[0], v)[0]
+    return [s.run(second, {p: True}), s.run(second, {p: False})]
+
+
+def gradients_of_a_loop(tf: Any, s: Any, u: Any) -> Any:
+    v, x = _variable(tf, s, u, [1.0, 0.5]), tf.constant([1.0, 2.0])
+    y = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.sin(y) * v), [0, x])[1]
+    return s.run(tf.gradients(y, [v, x]))
+
+
+def gradients_of_a_loop_with_a_conditional_that_assigns(tf: Any, s: Any, u: Any) -> Any:
+    w = tf.Variable([1.0, 2.0], trainable=False, use_resource=u)
+    s.run(w.initializer)
+    x = tf.constant([1.0, 2.0])
+
+    def body(i: Any, y: Any) -> Any:
+        def assigned() -> Any:
+            with tf.control_dependencies([w.assign_add([1.0, 1.0])]):
+                return y * (w.read_value() + 0.0)  # a stack of TensorFlow keeps the buffer of a read itself
+
+        return i + 1, tf.cond(tf.equal(i % 2, 0), assigned, lambda: tf.sin(y))
+
+    y = tf.while_loop(lambda i, _: i < 4, body, [0, x], parallel_iterations=1)[1]
+    return s.run([tf.gradients(y, x)[0], y])
+
+
+def gradients_with_statistics_of_a_branch(tf: Any, s: Any, u: Any) -> Any:
+    w, p = _variable(tf, s, u, [1.0, 2.0]), tf.placeholder(tf.bool, [])
+    m = tf.Variable([0.5, 0.5], trainable=False, use_resource=u)
+    s.run(m.initializer)
+    mean = tf.cond(p, lambda: tf.identity(tf.assign(m, m * 0.5 + w * 0.5)), lambda: m.read_value())
+    step = tf.train.GradientDescentOptimizer(0.5).minimize(tf.reduce_sum(tf.square(w - tf.stop_gradient(mean))))
+    s.run(step, {p: True})
+    s.run(step, {p: False})
+    return s.run([w, m])
+
+
+def partitions_in_a_file(tf: Any, s: Any, u: Any) -> Any:
+    with tf.variable_scope("p", partitioner=tf.fixed_size_partitioner(2), use_resource=u):
+        v = tf.get_variable("v", initializer=tf.range(4.0))
+    saver = tf.train.Saver()
+    s.run(tf.global_variables_initializer())
+    with tempfile.TemporaryDirectory() as folder:
+        path = saver.save(s, f"{folder}/model")
+        s.run([x.assign(-x) for x in v])
+        saver.restore(s, path)
+        kept = s.run(tf.convert_to_tensor(v))
+        with tf.Graph().as_default(), tf.Session() as other:
+            tf.train.import_meta_graph(path + ".meta").restore(other, path)
+            x = tf.global_variables()[1]
+            return [kept, other.run(x.assign_add([1.0, 1.0])), [v.name for v in tf.global_variables()]]
+
+
+def a_frozen_graph(tf: Any, s: Any, u: Any) -> Any:
+    v = _variable(tf, s, u, [1.0, 2.0])
+    tf.identity(tf.gather(v, [1]) + v.read_value(), name="y")
+    frozen = tf.graph_util.convert_variables_to_constants(s, s.graph.as_graph_def(), ["y"])
+    with tf.Graph().as_default(), tf.Session() as other:
+        tf.import_graph_def(frozen, name="")
+        return [other.run("y:0"), other.run("v:0" if u is not True else "y:0")]
 
 
 PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {

@@ -26,7 +26,6 @@ RESOURCES_DIFFER = ("an_initial_value_of_another_variable", "a_loaded_value", "a
 @pytest.fixture(autouse=True)
 def _old_defaults() -> Iterator[None]:
     tf.disable_v2_behavior()
-    tf.disable_resource_variables()
     yield
     tf.enable_resource_variables()
     tf.enable_control_flow_v2()
@@ -74,6 +73,7 @@ def test_kinds_of_variables_are_those_of_tensorflow() -> None:
         assert [t.dtype.name for t in (v.assign(2.0), v.value(), tf.scatter_add(w, [0], [1.0]))] == [
             "float32_ref", "float32", "float32_ref"
         ]  # fmt: skip
+    assert not tf.resource_variables_enabled()
     tf.enable_resource_variables()
     assert tf.resource_variables_enabled()
     with tf.Graph().as_default():
@@ -96,6 +96,56 @@ def test_operations_of_a_training_step_are_those_of_tensorflow() -> None:
         "v/Adam": "VariableV2", "v/Adam/read": "Identity", "Adam/update_v/ApplyAdam": "ApplyAdam",
     }  # fmt: skip
     assert {k: found.get(k) for k in wanted} == wanted
+
+
+def test_initial_values_and_assigned_values_are_named_as_in_tensorflow() -> None:
+    with tf.Graph().as_default() as g:
+        v = tf.get_variable("v", [2], initializer=tf.zeros_initializer())
+        tf.get_variable("w", [2], initializer=tf.ones_initializer())
+        tf.assign(v, [1.0, 2.0])
+        v.assign_sub([1.0, 2.0], name="less")
+        tf.scatter_nd_sub(v, [[0]], [1.0])
+        v.read_value()
+        tf.train.AdamOptimizer().minimize(tf.reduce_sum(v), var_list=[v])
+        names = {op.name: op.type for op in g.get_operations()}
+    wanted = {
+        "v/Initializer/zeros": "Const", "w/Initializer/ones": "Const", "Assign/value": "Const", "less/value": "Const",
+        "ScatterNdSub/updates": "Const", "read": "Identity", "beta1_power/initial_value": "Const",
+        "v/Adam/Initializer/zeros": "Fill", "v/Adam/Assign": "Assign",
+    }  # fmt: skip
+    assert {k: names.get(k) for k in wanted} == wanted
+
+
+def test_branches_and_loops_take_the_handles_from_outside() -> None:
+    with tf.Graph().as_default(), tf.Session() as s:
+        v, w = tf.Variable([1.0, 2.0], trainable=False), tf.Variable(0, trainable=False)
+        p = tf.placeholder(tf.bool, [])
+
+        def body(i: Any) -> Any:
+            with tf.control_dependencies([tf.cond(i > 0, lambda: w.assign_add(i), lambda: w.assign_sub(1))]):
+                return i + 1
+
+        y = tf.cond(p, lambda: v.assign_add([1.0, 1.0]) * 2.0, lambda: v * 3.0)
+        n = tf.while_loop(lambda i: i < 3, body, [0])
+        s.run(tf.global_variables_initializer())
+        for fetches, feeds in ((y, {p: True}), (n, {})):
+            text = str(s.explain(fetches, feeds))
+            assert "AssignAddVariableOp" in text
+            assert "VarHandleOp)" not in text
+        assert s.run(y, {p: True}).tolist() == [4.0, 6.0]
+        assert s.run([n, w.read_value()]) is not None
+        assert [s.run(w), s.run(y, {p: False}).tolist()] == [2, [6.0, 9.0]]
+
+
+def test_the_gradient_of_a_branch_reads_a_reference_in_the_branch() -> None:
+    with tf.Graph().as_default(), tf.Session() as s:
+        v, x = tf.Variable([1.0, 2.0], trainable=False), tf.constant([3.0, 4.0])
+        y = tf.cond(tf.constant(True), lambda: tf.sin(v.assign_add([1.0, 1.0])) * x, lambda: x)
+        dx = tf.gradients(y, x)[0]
+        s.run(v.initializer)
+        with tf.control_dependencies([y]):
+            after = v.assign([9.0, 9.0])
+        np.testing.assert_allclose(s.run([dx, after])[0], np.sin([2.0, 3.0]), rtol=1e-6)
 
 
 def test_a_step_with_reference_variables_is_compiled_with_handles() -> None:
@@ -144,6 +194,18 @@ def test_checkpoints_of_both_kinds_are_exchanged(tmp_path: Any) -> None:
                 assert s.run(v).tolist() == [2.0, 3.0]
 
 
+def test_an_initial_value_is_read_from_a_checkpoint(tmp_path: Any) -> None:
+    with tf.Graph().as_default(), tf.Session() as s:
+        v = tf.get_variable("v", initializer=[1.0, 2.0])
+        s.run(v.initializer)
+        path = tf.train.Saver().save(s, str(tmp_path / "m"))
+    with tf.Graph().as_default(), tf.Session() as s:
+        w = tf.get_variable("w", [2])
+        tf.train.init_from_checkpoint(path, {"v": w})
+        s.run(w.initializer)
+        assert s.run(w).tolist() == [1.0, 2.0]
+
+
 def test_partial_runs_fetch_a_reference_before_the_change() -> None:
     with tf.Graph().as_default(), tf.Session() as s:
         v, x = tf.Variable([1.0, 2.0]), tf.placeholder(tf.float32, [2])
@@ -171,6 +233,7 @@ def test_a_loop_of_primitives_sees_its_own_assignments() -> None:
         tf.import_graph_def(exported, name="")
         s.run("v/Assign")
         assert s.run("y:0").tolist() == [6.0, 6.0]
+        assert "VariableV2)" not in str(s.explain("y:0"))
 
 
 def test_several_devices_read_after_the_change() -> None:

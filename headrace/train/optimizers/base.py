@@ -418,7 +418,7 @@ class Optimizer(Functional):
         """Creates a scalar variable: int64 for an int, float64 if `wide`, else float32."""
         dtype = dtypes.int64 if isinstance(value, int) else dtypes.float64 if wide else dtypes.float32
         with lifted(beside):
-            return self._make_variable(lambda: scopes.builder().tensor(tensors.number(value, dtype)), name)
+            return self._make_variable(tensors.number(value, dtype), name)
 
     def _make_slot(self, v: Any, slot: Slot) -> Any:
         element = tensors.number(slot.initial, v.dtype.base)
@@ -426,7 +426,7 @@ class Optimizer(Functional):
         def first() -> Any:
             b = scopes.builder()
             size = np.array(v.shape, np.int32) if shapes.is_full(v.shape) else b.Shape(initialized(v))
-            return b.Fill(size, element)
+            return b.Fill(size, element, name="zeros" if element == 0 else "ones" if element == 1 else "Const")
 
         with lifted(v):
             return self._make_beside(v, first, f"{v.name.split(':')[0]}/{slot.suffix or self._name}")
@@ -437,7 +437,7 @@ class Optimizer(Functional):
             return self._make_variable(initial, name)
 
     def _make_variable(self, initial: Any, name: str) -> Any:
-        """Creates a variable that is not trainable; `initial` returns its initial value."""
+        """Creates a variable that is not trainable; `initial` is or returns its initial value."""
         return Variable(initial, trainable=False, name=name)
 
 
