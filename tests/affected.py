@@ -13,14 +13,13 @@ files that import it; a page, an example or another file, the test files that na
 from __future__ import annotations
 
 import argparse
-import ast
 import functools
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 
-from tests.test_layers import MAY_IMPORT, PACKAGE, ROOT, Imports, imported_part, modules, part_of
+from tests.test_layers import MAY_IMPORT, PACKAGE, ROOT, imported_part, imports_of, modules, part_of
 
 TESTS = ROOT / "tests"
 
@@ -70,9 +69,7 @@ def importers() -> dict[str, set[str]]:
     """
     out: dict[str, set[str]] = {}
     for path in modules():
-        imports = Imports(path)
-        imports.visit(ast.parse(PACKAGE.joinpath(path).read_bytes()))
-        for module, _, typing_only in imports.found:
+        for module, _, typing_only in imports_of(path, PACKAGE.joinpath(path).read_text(encoding="utf-8")):
             if module.split(".")[0] == "headrace" and not typing_only:
                 out.setdefault(imported_part(module), set()).add(part_of(path))
     return out

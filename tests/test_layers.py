@@ -223,6 +223,10 @@ IR: tuple[tuple[str, ...], ...] = (
 CIRCLES: dict[frozenset[str], str] = {}
 
 
+#: Fields of nodes that are lists of statements, or of handlers and cases, which have such lists.
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
 def modules() -> list[str]:
     """Paths of the modules under headrace/, without the generated ones."""
     paths = (p.relative_to(PACKAGE).as_posix() for p in PACKAGE.rglob("*.py"))
@@ -247,7 +251,13 @@ def part_of(path: str) -> str:
 class Imports(ast.NodeVisitor):
     """Collects (dotted module, line, only for type checkers) of each import, inside functions too."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, calls: bool) -> None:
+        """
+        Args:
+          path: of the module, relative to headrace/.
+          calls: whether calls of functions that import are looked for, which takes a visit of each expression.
+        """
+        self._calls = calls
         #: Package of the module, for relative imports: ("headrace", "ir").
         self.package = ("headrace", *path.split("/")[:-1])
         self.found: list[tuple[str, int, bool]] = []
@@ -286,8 +296,25 @@ class Imports(ast.NodeVisitor):
             self._add(str(node.args[0].value), node.lineno)
         self.generic_visit(node)
 
+    def generic_visit(self, node: ast.AST) -> None:
+        """Visits the statements in a node, and its expressions too where a call may import."""
+        if self._calls:
+            super().generic_visit(node)
+            return
+        for block in BLOCKS:
+            for child in getattr(node, block, ()):
+                self.visit(child)
+
     def _add(self, module: str, line: int) -> None:
         self.found.append((module, line, self._typing))
+
+
+@functools.cache
+def imports_of(path: str, source: str) -> list[tuple[str, int, bool]]:
+    """Imports of the module `path` with the text `source`, as `Imports` finds them."""
+    imports = Imports(path, "import_module" in source or "__import__" in source)
+    imports.visit(ast.parse(source))
+    return imports.found
 
 
 def broken_rules(path: str, source: str) -> list[str]:
@@ -298,10 +325,8 @@ def broken_rules(path: str, source: str) -> list[str]:
     me = part_of(path)
     if me not in MAY_IMPORT:
         return [f"headrace/{path}: {me!r} has no row in the table of tests/test_layers.py and docs/internals/layout.md"]
-    imports = Imports(path)
-    imports.visit(ast.parse(source))
     out = []
-    for module, line, typing_only in imports.found:
+    for module, line, typing_only in imports_of(path, source):
         where = f"headrace/{path}:{line}: imports {module}"
         top, *rest = module.split(".")
         if top in FORBIDDEN_IN.get(path, ()):
@@ -364,9 +389,7 @@ def import_graph(sources: dict[str, str]) -> dict[str, set[str]]:
 
     out: dict[str, set[str]] = {}
     for path, source in sources.items():
-        imports = Imports(path)
-        imports.visit(ast.parse(source))
-        found = {resolve(module) for module, _, _ in imports.found if module.split(".")[0] == "headrace"}
+        found = {resolve(module) for module, _, _ in imports_of(path, source) if module.split(".")[0] == "headrace"}
         out[module_name(path)] = {m for m in found if m is not None and m != module_name(path)}
     return out
 
@@ -479,15 +502,18 @@ def test_imports_follow_the_layers(folder: str) -> None:
     assert not broken, "\n" + "\n".join(broken)
 
 
-def defined_names(source: str) -> set[str]:
-    """Names that a module defines itself, rather than imports."""
+def defined_names(source: str) -> tuple[set[str], list[ast.ImportFrom]]:
+    """Names that a module defines itself, and its imports of names from headrace."""
     out: set[str] = set()
+    imports = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             out.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             out.add(node.id)
-    return out
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headrace."):
+            imports.append(node)
+    return out, imports
 
 
 def borrowed_names(sources: dict[str, str]) -> list[str]:
@@ -495,14 +521,14 @@ def borrowed_names(sources: dict[str, str]) -> list[str]:
 
     The interface of a package is its `__init__.py`, so names imported from there may come from its modules.
     """
-    defined = {module_name(p): defined_names(s) for p, s in sources.items() if not p.endswith("__init__.py")}
+    found = {path: defined_names(source) for path, source in sources.items()}
+    defined = {module_name(path): names for path, (names, _) in found.items() if not path.endswith("__init__.py")}
     out = []
-    for path, source in sources.items():
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headrace."):
-                module = (node.module or "").removeprefix("headrace.")
-                names = {alias.name for alias in node.names} - defined.get(module, {a.name for a in node.names})
-                out += [f"headrace/{path}:{node.lineno}: {n} is not defined in {module}" for n in sorted(names - {"*"})]
+    for path, (_, imports) in found.items():
+        for node in imports:
+            module = (node.module or "").removeprefix("headrace.")
+            names = {alias.name for alias in node.names} - defined.get(module, {a.name for a in node.names})
+            out += [f"headrace/{path}:{node.lineno}: {n} is not defined in {module}" for n in sorted(names - {"*"})]
     return out
 
 

@@ -13,8 +13,10 @@ agree:
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,6 +81,7 @@ FEEDS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@functools.cache
 def ours() -> SimpleNamespace:
     """headrace's functions, in the places where TensorFlow has them."""
     named: dict[str, Any] = {}
@@ -146,16 +149,17 @@ def nodes(graph_def: Any, first: int) -> list[Any]:
 def compare(mark: str, expression: str, tf: Any) -> list[str]:
     """The differences."""
     v1 = tf.compat.v1
+    used = {n: p for n, p in PLACEHOLDERS.items() if re.search(rf"\b{n}\b", expression)}
     with tf.Graph().as_default() as theirs:
-        env: dict[str, Any] = {n: v1.placeholder(d, s, n) for n, (d, s) in PLACEHOLDERS.items()}
+        env: dict[str, Any] = {n: v1.placeholder(d, s, n) for n, (d, s) in used.items()}
         want = flat(eval(expression, {"m": tf, "np": np, **env}))
-        feed = {env[n]: FEEDS[n] for n in FEEDS}
+        feed = {env[n]: FEEDS[n] for n in used}
     with hr.Graph() as mine:
-        names = {n: tensors.placeholder(d, s, n) for n, (d, s) in PLACEHOLDERS.items()}
+        names = {n: tensors.placeholder(d, s, n) for n, (d, s) in used.items()}
         got = flat(eval(expression, {"m": ours(), "np": np, **names}))
     wrong = []
     if mark == "=":
-        a, b = nodes(theirs.as_graph_def(), len(PLACEHOLDERS)), nodes(mine.as_graph_def(), len(PLACEHOLDERS))
+        a, b = nodes(theirs.as_graph_def(), len(used)), nodes(mine.as_graph_def(), len(used))
         wrong += [f"node {x} != {y}" for x, y in zip(a, b) if x != y]
         wrong += [f"{len(a)} nodes != {len(b)}"] * (len(a) != len(b))
     if len(want) != len(got):
@@ -174,7 +178,7 @@ def compare(mark: str, expression: str, tf: Any) -> list[str]:
     with v1.Session(graph=theirs) as session:
         a = session.run([x for x, _ in pairs], feed)
     with hr.Session(graph=mine) as session:
-        b = session.run([y for _, y in pairs], {names[n]: FEEDS[n] for n in FEEDS})
+        b = session.run([y for _, y in pairs], {names[n]: FEEDS[n] for n in used})
     for x, y in zip(a, b, strict=True):
         x, y = np.asarray(x), np.asarray(y)
         same = np.array_equal(x, y) if x.dtype.kind in "OS" else np.allclose(x, y, 1e-4, 1e-5, equal_nan=True)

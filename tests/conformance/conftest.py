@@ -1,105 +1,27 @@
-"""Finds TensorFlow for the tests of this folder, without importing it into the test process.
-
-TensorFlow takes seconds to import, warns while it does (warnings are errors here) and would change what a later test
-sees in `sys.modules`. So one process imports it, and is forked for each program of a test: a program finds TensorFlow
-as it is just after its import, and leaves nothing behind.
-"""
+"""Fixtures that run the programs of this folder, and their deadline."""
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
-import selectors
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SECONDS = 220  # for one program: half a minute where nothing else runs
-
-# Reads a program and the files for what it writes from each line; says its process id, then how it ended.
-SERVER = """
-import json, os, sys
-import tensorflow
-
-for line in sys.stdin:
-    program, *files = json.loads(line)
-    process = os.fork()
-    if process == 0:
-        break
-    print(process, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-else:
-    sys.exit()
-
-os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-for number, file in enumerate(files, 1):
-    os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-exec(program)
-"""
+from tests.conformance import processes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test may take as long as its program."""
     for item in items:
         if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(SECONDS + 20))
-
-
-def find_tensorflow() -> None:
-    """Skips the tests where there is no TensorFlow.
-
-    With `HEADRACE_CONFORMANCE=1` in the environment (CI) its absence is a failure.
-    """
-    if importlib.util.find_spec("tensorflow") is None:
-        reason = "tensorflow is not installed (pip install -e '.[conformance]')"
-        if os.environ.get("HEADRACE_CONFORMANCE") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-
-
-def environment() -> dict[str, str]:
-    # layers and recurrent cells of TensorFlow 1 are in tf_keras by now
-    return dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="-1", TF_USE_LEGACY_KERAS="1")
+            item.add_marker(pytest.mark.timeout(processes.SECONDS + 20))
 
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], bytes]]:
-    """A function that runs a program in the server process and returns its output."""
-    find_tensorflow()
-    out, err, said = (tmp_path_factory.mktemp("programs") / name for name in ("out", "err", "said"))
-    with (
-        said.open("wb") as log,
-        subprocess.Popen(
-            [sys.executable, "-c", SERVER],
-            cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-        ) as process,
-        selectors.DefaultSelector() as ready,
-    ):  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        ready.register(process.stdout, selectors.EVENT_READ)
-
-        def run(program: str) -> bytes:
-            print(json.dumps([program, str(out), str(err)]), file=process.stdin, flush=True)
-            number = process.stdout.readline()
-            assert number, said.read_text(errors="replace")
-            late = not ready.select(SECONDS)
-            if late:
-                os.kill(int(number), signal.SIGKILL)
-            status = int(process.stdout.readline())
-            problem = err.read_text(errors="replace") if err.exists() else ""
-            assert not late, f"the program takes more than {SECONDS} seconds\n{problem}"
-            assert status == 0, f"the program ended with status {status}\n{problem}"
-            return out.read_bytes()
-
+    """Runs a program in a copy of the process with TensorFlow; returns its output."""
+    with processes.serving(tmp_path_factory.mktemp("programs"), "import tensorflow") as run:
         yield run
-        process.stdin.close()
 
 
 @pytest.fixture
@@ -114,14 +36,4 @@ def run_python(server: Callable[[str], bytes]) -> Callable[[str], bytes]:
 @pytest.fixture
 def run_anew() -> Callable[[str], bytes]:
     """Runs a program in a new interpreter without imports; returns its output."""
-    find_tensorflow()
-
-    def run(program: str) -> bytes:
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=ROOT, env=environment(), capture_output=True, timeout=SECONDS, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr.decode(errors="replace")
-        return done.stdout
-
-    return run
+    return processes.run_anew

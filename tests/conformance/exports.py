@@ -33,6 +33,7 @@ from tests.interchange import cases
 NOTES = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 FORMS = ("structured", "primitive")
 STEP_MS = 30_000
+ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "TF2_BEHAVIOR": "0"}  # of TensorFlow's import
 EVERY = 12  # of the programs without control flow one in so many is taken by default
 RANDOM = {"plain": 20, "stateful": 20, "gradients": 24, "by hand": 7}  # programs of each kind
 
@@ -224,7 +225,7 @@ def _differs(written: bytes, steps: list[cases.Step], want: list[Any], failed: s
 
 def main(arguments: list[str]) -> None:
     what, *rest = arguments
-    os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", TF_ENABLE_ONEDNN_OPTS="0", TF2_BEHAVIOR="0")
+    os.environ.update(ENVIRONMENT)
     shown, sys.stdout = sys.stdout, sys.stderr
     if what == "programs":
         out = of_corpus(rest)

@@ -12,19 +12,31 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.ir.opdef import op_registry
-from tests.conformance.exports import FORMS, RANDOM, chosen, known, programs
+from tests.conformance import processes
+from tests.conformance.exports import ENVIRONMENT, FORMS, RANDOM, chosen, known, programs
 from tests.recover.test_corpus import UNSTABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 PARTS = 6  # of the programs, each in a process of its own
 SLOW_PARTS = 12
+IMPORTS = "from tests.conformance import exports; import tensorflow"
 
 
-def _of(run_anew: Callable[[str], bytes], *arguments: object) -> dict[str, Any]:
-    program = f"from tests.conformance import exports; exports.main({list(map(str, arguments))!r})"
-    out: dict[str, Any] = json.loads(run_anew(program).splitlines()[-1])
+@pytest.fixture(scope="module")
+def run_exports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], bytes]]:
+    """Runs a program in a process that has imported `exports` and TensorFlow; returns its output.
+
+    TensorFlow reads the settings of `exports.ENVIRONMENT` when it is imported.
+    """
+    with processes.serving(tmp_path_factory.mktemp("exports"), IMPORTS, **ENVIRONMENT) as run:
+        yield run
+
+
+def _of(run_exports: Callable[[str], bytes], *arguments: object) -> dict[str, Any]:
+    program = f"exports.main({list(map(str, arguments))!r})"
+    out: dict[str, Any] = json.loads(run_exports(program).splitlines()[-1])
     print({k: v if isinstance(v, int) else len(v) for k, v in out.items()})
     return out
 
@@ -39,37 +51,37 @@ def _check(out: dict[str, Any], ids: list[str]) -> None:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_recorded_programs(part: int, run_anew: Callable[[str], bytes]) -> None:
-    _check(_of(run_anew, "corpus", part, PARTS), chosen()[part::PARTS])
+def test_recorded_programs(part: int, run_exports: Callable[[str], bytes]) -> None:
+    _check(_of(run_exports, "corpus", part, PARTS), chosen()[part::PARTS])
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", range(SLOW_PARTS))
-def test_the_other_recorded_programs(part: int, run_anew: Callable[[str], bytes]) -> None:
+def test_the_other_recorded_programs(part: int, run_exports: Callable[[str], bytes]) -> None:
     sample = set(chosen())
     rest = [p for p in programs() if p not in sample]
-    _check(_of(run_anew, "slow", part, SLOW_PARTS), rest[part::SLOW_PARTS])
+    _check(_of(run_exports, "slow", part, SLOW_PARTS), rest[part::SLOW_PARTS])
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_recovered_programs(part: int, run_anew: Callable[[str], bytes]) -> None:
+def test_recovered_programs(part: int, run_exports: Callable[[str], bytes]) -> None:
     """A sixth of them; the others are slow."""
-    out = _of(run_anew, "recovered", part * PARTS, PARTS * PARTS)
+    out = _of(run_exports, "recovered", part * PARTS, PARTS * PARTS)
     assert {p: why for p, why in out["wrong"].items() if p not in known()} == {}
     assert out["right"] >= 20
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("part", [i for i in range(PARTS * PARTS) if i % PARTS])
-def test_the_other_recovered_programs(part: int, run_anew: Callable[[str], bytes]) -> None:
-    out = _of(run_anew, "recovered", part, PARTS * PARTS)
+def test_the_other_recovered_programs(part: int, run_exports: Callable[[str], bytes]) -> None:
+    out = _of(run_exports, "recovered", part, PARTS * PARTS)
     assert {p: why for p, why in out["wrong"].items() if p not in known()} == {}
     assert out["right"] >= 20
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_random_programs(part: int, run_anew: Callable[[str], bytes]) -> None:
-    out = _of(run_anew, "random", part, 4)
+def test_random_programs(part: int, run_exports: Callable[[str], bytes]) -> None:
+    out = _of(run_exports, "random", part, 4)
     assert out["wrong"] == {}
     assert all("calls itself" in why or "TensorListUnset" in why for why in out["refused"].values())
     assert out["right"] >= sum(RANDOM.values()) // 4  # half of them: each is written in two forms
@@ -80,7 +92,7 @@ def test_what_is_known_not_to_come_through_is_there() -> None:
     assert len(programs()) > 2400
 
 
-def test_every_operation_that_only_headrace_has_is_known(run_anew: Callable[[str], bytes]) -> None:
+def test_every_operation_that_only_headrace_has_is_known(run_exports: Callable[[str], bytes]) -> None:
     """Those with an underscore: `test_op_records` sees to the others."""
     from headrace.interchange.portable import THEIRS, is_own
 
@@ -91,6 +103,6 @@ import tensorflow
 from tensorflow.python.framework import op_def_registry
 print(json.dumps([n for n in {sorted(ours)!r} if op_def_registry.get(n) is not None]))
 """
-    theirs = set(json.loads(run_anew(program).splitlines()[-1]))
+    theirs = set(json.loads(run_exports(program).splitlines()[-1]))
     assert theirs == ours & THEIRS
     assert {n for n in ours if is_own(n)} == ours - theirs

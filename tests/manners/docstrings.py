@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
+
+Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+#: Fields of nodes that are lists of statements, or of handlers and cases, which have such lists.
+_BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
 
 DAMAGED, MISSING = "docstring: damaged", "docstring: missing entry"
 
@@ -32,15 +38,28 @@ class Fault(NamedTuple):
     text: str
 
 
-def texts(tree: ast.AST) -> Iterator[tuple[ast.Expr, str]]:
+def definitions(tree: ast.Module) -> Iterator[Definition]:
+    """The module, and its classes and functions, those within others after them.
+
+    Only statements are looked at: expressions, most of the nodes of a tree, define none of them.
+    """
+    found: deque[ast.AST] = deque([tree])
+    while found:
+        node = found.popleft()
+        if isinstance(node, Definition):
+            yield node
+        for block in _BLOCKS:
+            found.extend(getattr(node, block, ()))
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[ast.Expr, str]]:
     """(statement, cleaned text) of each docstring."""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            doc = ast.get_docstring(node)
-            if doc is not None:
-                statement = node.body[0]
-                assert isinstance(statement, ast.Expr)
-                yield statement, doc
+    for node in definitions(tree):
+        doc = ast.get_docstring(node)
+        if doc is not None:
+            statement = node.body[0]
+            assert isinstance(statement, ast.Expr)
+            yield statement, doc
 
 
 def entries(doc: str, block: str) -> list[Entry] | None:
@@ -70,10 +89,11 @@ def _entry(item: str) -> Entry:
     return Entry(tuple(n for n in names if n.isidentifier()), found["text"])
 
 
-def faults(tree: ast.AST) -> Iterator[Fault]:
+def faults(tree: ast.Module) -> Iterator[Fault]:
     """Faults in the docstrings of a module."""
-    classes = {n.name: n for n in ast.walk(tree) if isinstance(n, ast.ClassDef)}
-    for node in ast.walk(tree):
+    defined = list(definitions(tree))
+    classes = {n.name: n for n in defined if isinstance(n, ast.ClassDef)}
+    for node in defined:
         if isinstance(node, ast.ClassDef):
             found = _class_faults(node, classes)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
