@@ -623,13 +623,14 @@ NoGradient = no_gradient = NotDifferentiable
 
 
 def disable_v2_behavior() -> None:
-    """Restores TensorFlow 1's form of exported graphs, with primitives; see `disable_control_flow_v2`.
+    """Restores TensorFlow 1's form of exported graphs, with primitives, and its reference variables.
 
-    Variables stay resource variables, in difference to TensorFlow; `disable_resource_variables` changes that.
+    See `disable_control_flow_v2` and `disable_resource_variables`.
 
     Source: TensorFlow's `tf.disable_v2_behavior`.
     """
     disable_control_flow_v2()
+    disable_resource_variables()
 
 
 executing_eagerly_outside_functions = executing_eagerly

@@ -74,7 +74,6 @@ OUTSIDE = ("Keras", "TensorFlow Lite", "TPUs", "distribution")
 BY_REMARK = (*OUTSIDE, "raw operations")
 # Differences from TensorFlow's objects, other than missing arguments (those are found).
 DIFFERS = {
-    "disable_v2_behavior": "variables stay resource variables; `disable_resource_variables` makes reference variables",
     "TensorArray": "an element that was never written reads as zeros where a write elsewhere tells the shape",
     "Graph": "no `as_graph_def(from_version)`; scopes and devices are always those of the thread",
     "RunMetadata": "the message of `headrace.pb`; of its fields `step_stats` is filled",
@@ -297,8 +296,8 @@ Three rules hold for all names:
   nevertheless have TensorFlow 1's names ("cond/Merge:0", "while/Exit:0"). After `tf.disable_v2_behavior()` or
   `tf.disable_control_flow_v2()`, `Graph.as_graph_def()` and the files made from it have Switch, Merge, Enter and Exit
   in its place, as in TensorFlow.
-- Variables are resource variables, but after `tf.disable_resource_variables()` and with `use_resource=False`: then they
-  are reference variables (`VariableV2`), with TensorFlow's aliasing. `tf.disable_v2_behavior()` does not change them.
+- Variables of graphs are reference variables (`VariableV2`), with TensorFlow's aliasing, but after
+  `tf.enable_resource_variables()` and with `use_resource=True`: then they are resource variables.
   A value fed for a variable replaces every read of the step.
 
 """
