@@ -55,6 +55,7 @@ from headrace.v1 import (
     contrib,
     debugging,
     device_settings,
+    dtype_texts,
     dtypes,
     gfile,
     image,
@@ -615,6 +616,7 @@ from headrace.v1.version import (
 )  # fmt: skip
 
 __version__ = VERSION
+dtype_texts.install()
 
 half, double = float16, float64
 config = device_settings  # in place of the module of that name, which has the messages
