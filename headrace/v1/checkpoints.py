@@ -232,7 +232,7 @@ def begin_with(v: Any, prefix: str, key: str, changed: Callable[[Any], Any] | No
     """
     with scopes.control_dependencies(None), scopes.name_scope("checkpoint_initializer"):
         b = scopes.builder()
-        read = b.make("RestoreV2", (os.fsencode(prefix), [key], [slice_spec(v)]), {"dtypes": (v.dtype,)})
+        read = b.make("RestoreV2", (os.fsencode(prefix), [key], [slice_spec(v)]), {"dtypes": (v.dtype.base,)})
         if changed is not None:
             read = changed(read)
         if v.handle.dtype.is_ref:
