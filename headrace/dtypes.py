@@ -13,7 +13,8 @@ that of plain integers. So a quantized dtype cannot be derived from an array and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import sys
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import ml_dtypes
 import numpy as np
@@ -21,7 +22,8 @@ import numpy as np
 from headrace import public_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+    from types import FrameType
 
 _REF = 100
 
@@ -203,11 +205,16 @@ class DType:
         found = as_dtype(other)
         return self.number in (found.number, found.base.number)
 
+    #: Tells whether the caller, a frame, is a program for TensorFlow 1; None: none is (`v1.dtype_texts` sets it).
+    is_for_tensorflow: ClassVar[Callable[[FrameType], bool] | None] = None
+
     def __repr__(self) -> str:
-        return f"headrace.{self.name}"
+        asks = DType.is_for_tensorflow
+        return f"tf.{self.name}" if asks is not None and asks(sys._getframe(1)) else f"headrace.{self.name}"
 
     def __str__(self) -> str:
-        return self.name
+        asks = DType.is_for_tensorflow
+        return f"<dtype: {self.name!r}>" if asks is not None and asks(sys._getframe(1)) else self.name
 
     def __hash__(self) -> int:
         return self.number

@@ -74,7 +74,7 @@ def compiled(graph: FuncGraph, resources: ResourceManager) -> Callable[[Sequence
         if code is not None and code.is_direct:
             out: Sequence[Any] = code.run(None, values)
         else:
-            step = target.step(run.deadline, resources=resources)
+            step = target.step(run.deadline, resources=run.resources_of(graph, resources))
             run.enter(step)
             try:
                 if code is not None:  # in this thread, which may wait

@@ -197,7 +197,7 @@ def switches_of_v1() -> Iterator[None]:
     if graph is not None:
         graph.enable_control_flow_v2()
     if variables is not None:
-        variables.enable_resource_variables()
+        variables.disable_resource_variables()
     if shapes is not None:
         shapes.disable_v2_tensorshape()
     if layers is not None:

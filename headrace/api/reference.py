@@ -70,10 +70,10 @@ class ReferenceVariable(Variable):
             return self._element
         if self.trainable and self._known_reference(b.graph) is None:
             return self._element
-        return b.make("Identity", (self._reference(b),), {}, None)
+        return b.make("Identity", (self.handle_in(b),), {}, None)
 
-    def _reference(self, b: Any) -> Tensor:
-        """Returns the reference in the graph of `b`.
+    def handle_in(self, b: Any) -> Tensor:
+        """See `Variable.handle_in`.
 
         No graph captures a reference. A branch or a loop's body has an operation of its own for the variable, with the
         same name in the session.
@@ -119,17 +119,17 @@ class ReferenceVariable(Variable):
     def read_value(self) -> Any:
         """Returns a tensor with the value, read by a new operation that can wait."""
         b = self._builder()
-        return b.make("Identity", (self._reference(b),), {}, "read")
+        return b.make("Identity", (self.handle_in(b),), {}, "read")
 
     def sparse_read(self, indices: Any, name: str | None = None) -> Any:
         """Returns the rows of the value at `indices`."""
         b = self._builder(indices)
-        return b.make("Gather", (self._reference(b), indices), {}, name)
+        return b.make("Gather", (self.handle_in(b), indices), {}, name)
 
     def is_initialized(self, name: str | None = None) -> Any:
         """Returns whether the variable has a value, as a bool scalar."""
         b = self._builder()
-        return b.make("IsVariableInitialized", (self._reference(b),), {}, name)
+        return b.make("IsVariableInitialized", (self.handle_in(b),), {}, name)
 
     def assign(
         self, value: Any, use_locking: bool | None = None, name: str | None = None, read_value: bool = True
@@ -144,7 +144,7 @@ class ReferenceVariable(Variable):
           OutOfRangeError: the value has reached `limit`.
         """
         b = self._builder()
-        return b.make("CountUpTo", (self._reference(b),), {"limit": limit})
+        return b.make("CountUpTo", (self.handle_in(b),), {"limit": limit})
 
     def _update(self, type: str, delta: Any, name: str | None, read_value: bool) -> Any:
         return self._changing(type.removesuffix("VariableOp"), (delta,), name, read_value)
@@ -156,5 +156,5 @@ class ReferenceVariable(Variable):
 
     def _changing(self, type: str, values: tuple[Any, ...], name: str | None, read_value: bool) -> Any:
         b = self._builder(*values)
-        made = b.make(type, (self._reference(b), *values), {}, name)
+        made = b.make(type, (self.handle_in(b), *values), {}, name)
         return made if read_value else made.op

@@ -304,6 +304,10 @@ class Variable(TensorOperations):
         self._check_place(b)
         return self._read(b)
 
+    def handle_in(self, b: Any) -> Any:
+        """Returns the handle, for operations that builder `b` makes."""
+        return self.handle
+
     def _read(self, b: Any) -> Any:
         if self.graph is None:
             recorder.accessed(self)

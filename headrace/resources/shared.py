@@ -1,8 +1,9 @@
-"""Resources of one session of a worker: shared containers and its own ones.
+"""Resources of one session of a worker, or of one pass over a dataset: shared containers and its own ones.
 
 Variables, queues and tables are in containers of the worker, so that all sessions and clients share them. The states
-that kernels keep for themselves (random streams, counters) belong to one session. Their containers have names that
-begin with "_", which the names of users' containers cannot.
+that kernels keep for themselves (random streams, counters) belong to one session, and those of the functions of a
+dataset to one pass over it, as in TensorFlow. Their containers have names that begin with "_", which the names of users'
+containers cannot.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ R = TypeVar("R")
 
 
 class SessionResources(ResourceManager):
-    """Resources as the steps of one session see them. Thread-safe.
+    """Resources as the steps of one session, or of one pass, see them. Thread-safe.
 
     Args:
       shared: the resources of all sessions.

@@ -52,6 +52,7 @@ from headrace.v1 import (
     bitwise,
     compat,
     device_settings,
+    dtype_texts,
     dtypes,
     image,
     initializers,
@@ -612,6 +613,7 @@ from headrace.v1.version import (
 )  # fmt: skip
 
 __version__ = VERSION
+dtype_texts.install()
 
 half, double = float16, float64
 config = device_settings  # in place of the module of that name, which has the messages
@@ -638,6 +640,10 @@ def disable_v2_behavior() -> None:
     """Makes reference variables the default, and exports control flow as primitives.
 
     See `disable_resource_variables` and `disable_control_flow_v2`.
+def disable_v2_behavior() -> None:
+    """Restores TensorFlow 1's form of exported graphs, with primitives, and its reference variables.
+
+    See `disable_control_flow_v2` and `disable_resource_variables`.
 
     Source: TensorFlow's `tf.disable_v2_behavior`.
     """

@@ -1,7 +1,7 @@
 """TensorFlow 1's variables, which are in collections, and functions that change them.
 
-They are resource variables (`headrace.Variable`), or reference variables after `disable_resource_variables`, and where
-`use_resource` is False.
+In graphs they are reference variables, as in TensorFlow 1, or resource variables (`headrace.Variable`) after
+`enable_resource_variables`, and where `use_resource` is True. Eager variables are resource variables.
 """
 
 from __future__ import annotations
@@ -596,7 +596,7 @@ scatter_nd_sub = _scatter("nd_sub", "Subtracts from")
 
 
 def enable_resource_variables() -> None:
-    """Makes resource variables the default, as they are at the start.
+    """Makes resource variables the default of graphs.
 
     Source: TensorFlow's `tf.enable_resource_variables`.
     """
@@ -605,7 +605,9 @@ def enable_resource_variables() -> None:
 
 
 def disable_resource_variables() -> None:
-    """Makes reference variables the default of graphs. Eager variables remain resource variables.
+    """Makes reference variables the default of graphs, as they are at the start.
+
+    Eager variables remain resource variables.
 
     Source: TensorFlow's `tf.disable_resource_variables`.
     """
@@ -621,7 +623,7 @@ def resource_variables_enabled() -> bool:
     return _enabled
 
 
-_enabled = True
+_enabled = False
 
 
 def _makes_resource(use_resource: bool | None) -> bool:

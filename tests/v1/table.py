@@ -291,9 +291,9 @@ Three rules hold for all names:
   nevertheless have TensorFlow 1's names ("cond/Merge:0", "while/Exit:0"). After `tf.disable_v2_behavior()` or
   `tf.disable_control_flow_v2()`, `Graph.as_graph_def()` and the files made from it have Switch, Merge, Enter and Exit
   in its place, as in TensorFlow.
-- Variables are resource variables, but after `tf.disable_v2_behavior()` or `tf.disable_resource_variables()` and with
-  `use_resource=False`: then they are reference variables (`VariableV2`), with TensorFlow's aliasing. A value fed for a
-  variable replaces every read of the step.
+- Variables of graphs are reference variables (`VariableV2`), with TensorFlow's aliasing, but after
+  `tf.enable_resource_variables()` and with `use_resource=True`: then they are resource variables.
+  A value fed for a variable replaces every read of the step.
 
 """
 

@@ -117,7 +117,7 @@ def test_the_position_of_an_iterator_is_in_a_checkpoint(tmp_path: Path) -> None:
     with tf.Session() as sess:
         sess.run(iterator.initializer)
         sess.run(x)
-        path = saver.save(sess, str(tmp_path / "position"), write_meta_graph=False)
+        path = saver.save(sess, str(tmp_path / "position"))
         want = _rest(sess, x)
     with tf.Session() as sess:
         sess.run(iterator.initializer)

@@ -33,7 +33,7 @@ def run(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.M
         try:
             runpy.run_path(str(program), run_name="__main__")
         finally:  # the program may have called `disable_v2_behavior`
-            tf.enable_resource_variables()
+            tf.disable_resource_variables()
             tf.enable_control_flow_v2()
             tf.reset_default_graph()
             logger.setLevel(level)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from headrace import thresholds
 from headrace.errors import CancelledError, InvalidArgumentError, UnimplementedError
 from headrace.resources.datasets.state import Saved, State
+from headrace.resources.shared import SessionResources
 
 if TYPE_CHECKING:
+    from headrace.resources.manager import ResourceManager
     from headrace.resources.values import Value
 
 Element: TypeAlias = "tuple[Value, ...]"
@@ -46,6 +48,17 @@ class Pass:
         self._ended: BaseException | None = None
         self._steps: set[Cancellable] = set()
         self._wakers: weakref.WeakSet[threading.Condition] = weakref.WeakSet()
+        self._resources: dict[object, SessionResources] = {}
+
+    def resources_of(self, function: object, shared: ResourceManager) -> SessionResources:
+        """Returns the resources of the steps of a function, whose random ops begin anew in each pass.
+
+        Args:
+          function: the key of the function.
+          shared: the resources of the session.
+        """
+        found = self._resources.get(function)
+        return self._resources.setdefault(function, SessionResources(shared)) if found is None else found
 
     def check(self) -> None:
         """Raises if the pass has ended, or the step that waits was cancelled."""

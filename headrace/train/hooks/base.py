@@ -19,14 +19,18 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from headrace.api import scopes
+from headrace.api.reference import ReferenceVariable
 from headrace.train.global_step import get_global_step
 
 if TYPE_CHECKING:
     from headrace.train.coordinator import Coordinator
 
 log = logging.getLogger("headrace.train")
+
+_BEFORE: Final = "before_updates"  # name of the sum in the name scope of the global step
 
 
 class SessionRunArgs(NamedTuple):
@@ -232,7 +236,20 @@ def needed_global_step(hook: Any) -> Any:
             f"Global step should be created to use {name_of(hook)}: call get_or_create_global_step() while the graph "
             "is made, and give it to minimize(loss, global_step=...)"
         )
+    if isinstance(step, ReferenceVariable) and f"{step.op.name}/{_BEFORE}" not in step.graph:
+        with scopes.control_dependencies(None), scopes.name_scope(f"{step.op.name}/"):
+            scopes.builder().Add(step, 0, name=_BEFORE)
     return step
+
+
+def before_updates(step: Any) -> Any:
+    """Returns the fetch of a global step that has its value before the updates of the step of a session.
+
+    A fetch of a reference variable sees the updates, so the fetch is a sum, as in TensorFlow. `needed_global_step` has
+    added it, since a session finalizes the graph.
+    """
+    is_reference = isinstance(step, ReferenceVariable)
+    return step.graph.get_tensor_by_name(f"{step.op.name}/{_BEFORE}:0") if is_reference else step
 
 
 class SecondOrStepTimer:

@@ -15,6 +15,7 @@ from headrace.train.hooks.base import (
     SessionRunContext,
     SessionRunHook,
     SessionRunValues,
+    before_updates,
     log,
     needed_global_step,
 )
@@ -78,7 +79,7 @@ class ProfilerHook(SessionRunHook):
         if self._next is not None and self._timer.should_trigger_for_step(self._next):
             self._events = []
             options = RunOptions(trace_level=RunOptions.FULL_TRACE, listener=self._events.append)
-        return SessionRunArgs(self._step, options=options)
+        return SessionRunArgs(before_updates(self._step), options=options)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """See `SessionRunHook.after_run`."""

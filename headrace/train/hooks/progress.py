@@ -20,6 +20,7 @@ from headrace.train.hooks.base import (
     SessionRunContext,
     SessionRunHook,
     SessionRunValues,
+    before_updates,
     needed_global_step,
 )
 from headrace.train.hooks.watching import element
@@ -109,7 +110,7 @@ class ProgressHook(SessionRunHook):
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """See `SessionRunHook.before_run`."""
         self._is_due = self._timer.should_trigger_for_step(self._next)
-        return SessionRunArgs([self._step, self._shown if self._is_due else {}])
+        return SessionRunArgs([before_updates(self._step), self._shown if self._is_due else {}])
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """See `SessionRunHook.after_run`."""

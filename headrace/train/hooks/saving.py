@@ -16,6 +16,7 @@ from headrace.train.hooks.base import (
     SessionRunContext,
     SessionRunHook,
     SessionRunValues,
+    before_updates,
     blaming,
     log,
     name_of,
@@ -156,7 +157,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """See `SessionRunHook.before_run`."""
-        return SessionRunArgs(self._step)
+        return SessionRunArgs(before_updates(self._step))
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """See `SessionRunHook.after_run`."""
@@ -280,7 +281,7 @@ class SummarySaverHook(SessionRunHook):
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """See `SessionRunHook.before_run`."""
         self._is_due = self._next is None or self._timer.should_trigger_for_step(self._next)
-        wanted = {"global_step": self._step}
+        wanted = {"global_step": before_updates(self._step)}
         if self._is_due and self._writer is not None:
             ops = self._op if self._scaffold is None else self._scaffold.summary_op
             if ops is not None:

@@ -13,6 +13,7 @@ from headrace.train.hooks.base import (
     SessionRunContext,
     SessionRunHook,
     SessionRunValues,
+    before_updates,
     log,
     needed_global_step,
 )
@@ -62,7 +63,7 @@ class StopAtStepHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """See `SessionRunHook.before_run`."""
-        return SessionRunArgs(self._step)
+        return SessionRunArgs(before_updates(self._step))
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """See `SessionRunHook.after_run`."""
@@ -121,7 +122,7 @@ class StepCounterHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """See `SessionRunHook.before_run`."""
-        return SessionRunArgs(self._step)
+        return SessionRunArgs(before_updates(self._step))
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """See `SessionRunHook.after_run`."""

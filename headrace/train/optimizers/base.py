@@ -340,7 +340,8 @@ class Optimizer(Functional):
     def _by_op(self, kind: str, v: Any, given: Mapping[str, Any], hyper: Hyper) -> Any:
         """Returns the update as one operation of a TensorFlow type."""
         type = self._op_type(kind, v)
-        handles = {"var": v.handle} | {s.argument: self.get_slot(v, s.name).handle for s in self.slots()}
+        b = scopes.builder(v, *given.values())
+        handles = {"var": v.handle_in(b)} | {s.argument: self.get_slot(v, s.name).handle_in(b) for s in self.slots()}
         args: list[Any] = []
         for spec in op_registry.get(type).ins:
             name = spec.name

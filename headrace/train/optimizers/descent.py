@@ -45,7 +45,7 @@ class SGD(Optimizer):
         b = scopes.builder(v, grad.values, grad.indices)
         rows = grad.values * hyper("alpha")
         if v.handle.dtype.is_ref:
-            return b.make("ScatterSub", (v.handle, grad.indices, rows), {}).op
+            return b.make("ScatterSub", (v.handle_in(b), grad.indices, rows), {}).op
         return b.make("ResourceScatterSub", (v.handle, grad.indices, rows), {"dtype": v.dtype.base})
 
 

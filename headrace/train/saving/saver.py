@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.api.data.iterators import SaveableIterator
 from headrace.api.scopes import Graph, current_graph
 from headrace.api.variable import Variable
 from headrace.errors import GraphError, InvalidArgumentError, NotFoundError
@@ -153,6 +154,8 @@ class Saver:
             if self._has_random_state:
                 found.append(saveables.OfRandomOps())
             made = nodes.add_nodes(found, **self._settings)
+        if any(isinstance(s, SaveableIterator) for s in found):
+            self._is_portable = False  # TensorFlow has no operation for the position
         names = [f"{t.op.name}:{t.index}" for t in (made.filename, made.save)]
         self._take(
             savers.saver_def(
