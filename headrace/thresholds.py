@@ -603,8 +603,8 @@ FIRINGS_PER_LOOK: Final = 256
 # Unit: elements. Estimate (tests/execute/test_threads_of_products.py).
 PRODUCT_DIMENSION: Final = 64
 
-# Work of a product from which a step with it may have several threads. The threads of a BLAS library spin while they wait
-# for each other, so on a busy machine a product that is divided takes a time slice of the scheduler and not microseconds;
+# Work of a product from which a step with it may have several threads. The threads of a BLAS library spin while they
+# wait for each other, so on a busy machine a divided product takes a time slice of the scheduler and not microseconds;
 # below this size the second thread saves less than 0.2 ms on an idle one.
 # Unit: flops. Measured (docs/reference/benchmarks.md "Threads of small products").
 THREADED_PRODUCT: Final = 3.2e7

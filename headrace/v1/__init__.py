@@ -636,14 +636,9 @@ def enable_v2_behavior() -> None:
 
 
 def disable_v2_behavior() -> None:
-    """Restores graphs, and TensorFlow 1's form of exported ones, with primitives; see `disable_control_flow_v2`.
-    """Makes reference variables the default, and exports control flow as primitives.
+    """Restores TensorFlow 1's graphs, reference variables and export of control flow as primitives.
 
     See `disable_resource_variables` and `disable_control_flow_v2`.
-def disable_v2_behavior() -> None:
-    """Restores TensorFlow 1's form of exported graphs, with primitives, and its reference variables.
-
-    See `disable_control_flow_v2` and `disable_resource_variables`.
 
     Source: TensorFlow's `tf.disable_v2_behavior`.
     """

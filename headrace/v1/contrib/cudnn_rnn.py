@@ -104,7 +104,7 @@ class _Network(Scoped):
     """
 
     _cell: Callable[[int], Any]
-    _default_name: str
+    _type_name: str
     _has_memory = False
 
     def __init__(
@@ -113,7 +113,7 @@ class _Network(Scoped):
         dtype: Any = dtypes.float32, kernel_initializer: Any = None, bias_initializer: Any = None,
         name: str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(name=name or self._default_name, dtype=dtype)
+        super().__init__(name=name or self._type_name, dtype=dtype)
         if input_mode != CUDNN_INPUT_LINEAR_MODE:
             raise ValueError(f"input_mode must be 'linear_input', got {input_mode!r}")
         if direction not in (CUDNN_RNN_UNIDIRECTION, CUDNN_RNN_BIDIRECTION):
@@ -227,7 +227,7 @@ class CudnnLSTM(_Network):
       ([5, 3, 4], [2, 3, 4])
     """
 
-    _cell, _default_name, _has_memory = CudnnCompatibleLSTMCell, "cudnn_lstm", True
+    _cell, _type_name, _has_memory = CudnnCompatibleLSTMCell, "cudnn_lstm", True
 
 
 class CudnnGRU(_Network):
@@ -236,7 +236,7 @@ class CudnnGRU(_Network):
     Source: TensorFlow's `tf.contrib.cudnn_rnn.CudnnGRU`.
     """
 
-    _cell, _default_name = CudnnCompatibleGRUCell, "cudnn_gru"
+    _cell, _type_name = CudnnCompatibleGRUCell, "cudnn_gru"
 
 
 class CudnnRNNTanh(_Network):
@@ -245,7 +245,7 @@ class CudnnRNNTanh(_Network):
     Source: TensorFlow's `tf.contrib.cudnn_rnn.CudnnRNNTanh`.
     """
 
-    _cell, _default_name = staticmethod(_tanh_cell), "cudnn_rnn_tanh"
+    _cell, _type_name = staticmethod(_tanh_cell), "cudnn_rnn_tanh"
 
 
 class CudnnRNNRelu(_Network):
@@ -254,7 +254,7 @@ class CudnnRNNRelu(_Network):
     Source: TensorFlow's `tf.contrib.cudnn_rnn.CudnnRNNRelu`.
     """
 
-    _cell, _default_name = staticmethod(_relu_cell), "cudnn_rnn_relu"
+    _cell, _type_name = staticmethod(_relu_cell), "cudnn_rnn_relu"
 
 
 # fmt: off
