@@ -317,9 +317,9 @@ def error_code_from_exception_type(cls: type[OpError]) -> int | UnknownError:
     """
     code = vars(cls).get("error_code") if issubclass(cls, OpError) else None
     if code is None:
-        import warnings  # needed only here
+        from headrace import notices  # which imports this module
 
-        warnings.warn("Unknown class exception", stacklevel=2)
+        notices.warn("Unknown class exception")
         return UnknownError("Unknown class exception")
     return int(code)
 

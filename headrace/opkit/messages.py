@@ -41,7 +41,7 @@ def _zigzag(bits: int) -> Callable[[int], int]:
 
 
 class _Kind(NamedTuple):
-    """A type of fields: how it is on the wire, and the dtypes of its values."""
+    """A type of fields: its form on the wire, and dtypes of values."""
 
     name: str
     wire: int
@@ -92,7 +92,7 @@ class Field(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def _pool(serialized: bytes) -> Any:
-    """The pool of the files of a serialized `FileDescriptorSet`; each follows the files that it imports."""
+    """The pool of the files of a `FileDescriptorSet`, each behind its imports."""
     from google.protobuf import descriptor_pb2, descriptor_pool
     from google.protobuf.message import DecodeError
 
@@ -221,7 +221,9 @@ def _field(message: Any, name: str, dtype: DType, extensions: bool) -> Field:
 
 
 def read(data: bytes, fields: Mapping[int, Field]) -> dict[int, list[Any]]:
-    """Returns the values of fields of a serialized message; of a field that is not repeated, the last one.
+    """Returns the values of fields of a serialized message.
+
+    Of a field that is not repeated, it is the last one.
 
     Args:
       data: the message.
@@ -314,7 +316,7 @@ def _pieces(data: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def reserialized(message: Any, data: bytes, is_text: bool) -> bytes:
-    """The bytes of a message that is given as text, or of one with unknown fields.
+    """The bytes of a message that is parsed and written again.
 
     Raises:
       DataLossError: this is no such message.

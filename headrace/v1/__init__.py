@@ -652,7 +652,9 @@ executing_eagerly_outside_functions = executing_eagerly
 
 
 def enable_tensor_equality() -> None:
-    """Does nothing: eager tensors compare by their elements, those of a graph by identity, as in TensorFlow.
+    """Does nothing: eager tensors compare by elements.
+
+    Those of a graph compare by identity, as in TensorFlow.
 
     Source: TensorFlow's `tf.enable_tensor_equality`, `tf.disable_tensor_equality`.
     """

@@ -79,7 +79,7 @@ def _set_loop_options(
     maximum_iterations: Any = _UNSPECIFIED,
     shape_invariants: Any = _UNSPECIFIED,
 ) -> None:
-    """Sets arguments of the loop around the call, if it becomes one of a graph; else it does nothing.
+    """Sets arguments of the loop around the call, if it becomes one of a graph.
 
     Args:
       parallel_iterations, swap_memory, maximum_iterations: see `headrace.while_loop`.

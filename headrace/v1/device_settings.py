@@ -280,48 +280,6 @@ class optimizer:
         defaults["optimize"] = left_out(message)
 
 
-class ClusterDeviceFilters:
-    """Filters of devices for the tasks of a cluster: those of other tasks that a task may use.
-
-    Source: TensorFlow's `tf.config.experimental.ClusterDeviceFilters`.
-
-    Example:
-      >>> import headrace.v1 as tf
-      >>> filters = tf.config.experimental.ClusterDeviceFilters()
-      >>> filters.set_device_filters("worker", 0, ["/job:ps"])
-    """
-
-    def __init__(self) -> None:
-        self._device_filters: dict[str, dict[int, list[str]]] = {}
-
-    def set_device_filters(self, job_name: str, task_index: int, device_filters: Sequence[str]) -> None:
-        """Sets the filters of a task, of which one must fit a device.
-
-        Args:
-          job_name: the job of the task.
-          task_index: the number of the task.
-          device_filters: parts of device names, such as "/job:ps".
-
-        Raises:
-          TypeError: a filter is no text.
-        """
-        wrong = [f for f in device_filters if not isinstance(f, str)]
-        if wrong:
-            raise TypeError(f"device filters are texts, such as '/job:ps'; got {wrong[0]!r}")
-        self._device_filters.setdefault(job_name, {})[task_index] = list(device_filters)
-
-    def _as_cluster_device_filters(self) -> Any:
-        """Returns the filters as a message, a field of a `ServerDef`."""
-        from headrace.pb import device_filters_pb2  # which takes time to import
-
-        out = device_filters_pb2.ClusterDeviceFilters()
-        for job, tasks in sorted(self._device_filters.items()):
-            made = out.jobs.add(name=job)
-            for task, filters in sorted(tasks.items()):
-                made.tasks[task].device_filters.extend(filters)
-        return out
-
-
 class experimental:
     """Older names and settings of accelerators; TensorFlow's `tf.config.experimental`."""
 
@@ -333,7 +291,46 @@ class experimental:
     set_virtual_device_configuration = staticmethod(set_logical_device_configuration)
     VirtualDeviceConfiguration = LogicalDeviceConfiguration
 
-    ClusterDeviceFilters = ClusterDeviceFilters
+    class ClusterDeviceFilters:
+        """Filters of the devices of other tasks that a task may use.
+
+        Source: TensorFlow's `tf.config.experimental.ClusterDeviceFilters`.
+
+        Example:
+          >>> import headrace.v1 as tf
+          >>> filters = tf.config.experimental.ClusterDeviceFilters()
+          >>> filters.set_device_filters("worker", 0, ["/job:ps"])
+        """
+
+        def __init__(self) -> None:
+            self._device_filters: dict[str, dict[int, list[str]]] = {}
+
+        def set_device_filters(self, job_name: str, task_index: int, device_filters: Sequence[str]) -> None:
+            """Sets the filters of a task, of which one must fit a device.
+
+            Args:
+              job_name: the job of the task.
+              task_index: the number of the task.
+              device_filters: parts of device names, such as "/job:ps".
+
+            Raises:
+              TypeError: a filter is no text.
+            """
+            wrong = [f for f in device_filters if not isinstance(f, str)]
+            if wrong:
+                raise TypeError(f"device filters are texts, such as '/job:ps'; got {wrong[0]!r}")
+            self._device_filters.setdefault(job_name, {})[task_index] = list(device_filters)
+
+        def _as_cluster_device_filters(self) -> Any:
+            """Returns the filters as a message, a field of a `ServerDef`."""
+            from headrace.pb import device_filters_pb2  # which takes time to import
+
+            out = device_filters_pb2.ClusterDeviceFilters()
+            for job, tasks in sorted(self._device_filters.items()):
+                made = out.jobs.add(name=job)
+                for task, filters in sorted(tasks.items()):
+                    made.tasks[task].device_filters.extend(filters)
+            return out
 
     @staticmethod
     def get_memory_growth(device: PhysicalDevice) -> bool:

@@ -33,7 +33,7 @@ _names: weakref.WeakKeyDictionary[Any, collections.Counter[str]] = weakref.WeakK
 
 @contextlib.contextmanager
 def _keras_style_scope() -> Iterator[None]:
-    """Context in which layers are made that own their variables, whatever their names.
+    """Context in which new layers own their variables.
 
     The variables are not those of `tf.get_variable`: two layers of one name never share them, variable scopes have no
     effect on them, and updates are in no collection.
@@ -103,7 +103,7 @@ class Scoped(base.Layer):
                 raise ValueError(f"{name} argument not allowed when keras style layers are enabled, but saw: {value}")
         self._owns = True
 
-    def _styled(self, name: str | None, reuse: Any) -> str | None:
+    def _with_style(self, name: str | None, reuse: Any) -> str | None:
         """Takes the style of the layers that are made now, and returns the name."""
         self._take_style(None, reuse)
         return self._default_name(name)

@@ -35,7 +35,7 @@ class RNNCell(Scoped, cells.RNNCell):
 
     def __init__(self, trainable: bool = True, name: str | None = None, dtype: Any = None, **kwargs: Any) -> None:
         self._reuse = kwargs.pop("_reuse", None)
-        name = self._styled(name, self._reuse)
+        name = self._with_style(name, self._reuse)
         super().__init__(name=name, trainable=trainable, dtype=dtype, **kwargs)
 
     @in_default_graph
@@ -108,7 +108,7 @@ class BasicRNNCell(RNNCell, cells.BasicRNNCell, only_computes=True):
         self, num_units: int, activation: Any = None, reuse: Any = None, name: str | None = None, dtype: Any = None,
         trainable: bool = True,
     ) -> None:  # fmt: skip
-        name = self._styled(name, reuse)
+        name = self._with_style(name, reuse)
         cells.BasicRNNCell.__init__(self, num_units, activation, name, dtype, trainable)
         self._reuse = reuse
 
@@ -123,7 +123,7 @@ class GRUCell(RNNCell, cells.GRUCell, only_computes=True):
         self, num_units: int, activation: Any = None, reuse: Any = None, kernel_initializer: Any = None,
         bias_initializer: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
     ) -> None:  # fmt: skip
-        name = self._styled(name, reuse)
+        name = self._with_style(name, reuse)
         cells.GRUCell.__init__(
             self, num_units, activation, kernel_initializer, bias_initializer, name, dtype, trainable
         )
@@ -140,7 +140,7 @@ class BasicLSTMCell(RNNCell, cells.BasicLSTMCell, only_computes=True):
         self, num_units: int, forget_bias: float = 1.0, state_is_tuple: bool = True, activation: Any = None,
         reuse: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
     ) -> None:  # fmt: skip
-        name = self._styled(name, reuse)
+        name = self._with_style(name, reuse)
         cells.BasicLSTMCell.__init__(self, num_units, forget_bias, state_is_tuple, activation, name, dtype, trainable)
         self._reuse = reuse
 
@@ -162,7 +162,7 @@ class LSTMCell(RNNCell, cells.LSTMCell, only_computes=True):
         num_proj_shards: int | None = None, forget_bias: float = 1.0, state_is_tuple: bool = True,
         activation: Any = None, reuse: Any = None, name: str | None = None, dtype: Any = None, trainable: bool = True,
     ) -> None:  # fmt: skip
-        name = self._styled(name, reuse)
+        name = self._with_style(name, reuse)
         cells.LSTMCell.__init__(
             self, num_units, use_peepholes, cell_clip, initializer, num_proj, proj_clip, forget_bias, state_is_tuple,
             activation, name, dtype, trainable,

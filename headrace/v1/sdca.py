@@ -45,7 +45,7 @@ def sdca_optimizer(
     adaptative: bool = True,
     name: str | None = None,
 ) -> SdcaOptimizer:
-    """Makes the op SdcaOptimizer: a pass of dual coordinate ascent over the examples of a linear model.
+    """Makes the op SdcaOptimizer: a pass of dual coordinate ascent over examples.
 
     Args:
       sparse_example_indices, sparse_feature_indices: for each group of sparse features the example and the index of
@@ -84,7 +84,7 @@ def sdca_optimizer(
 
 @in_default_graph
 def sdca_shrink_l1(weights: Sequence[Any], l1: float, l2: float, name: str | None = None) -> Any:
-    """Makes the op SdcaShrinkL1: moves weights towards zero by l1 / l2, at most to zero.
+    """Makes the op SdcaShrinkL1: moves weights towards zero by l1 / l2.
 
     Args:
       weights: reference variables (`use_resource=False`), float32.

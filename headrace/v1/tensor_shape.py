@@ -439,7 +439,7 @@ def _element(d: Dim) -> Any:
 
 
 def enable_v2_tensorshape() -> None:
-    """Makes the elements of all shapes, `shape[0]` and `list(shape)`, numbers or None, as in TensorFlow 2.
+    """Makes the elements of shapes numbers or None, as in TensorFlow 2.
 
     Source: TensorFlow's `tf.enable_v2_tensorshape`.
 

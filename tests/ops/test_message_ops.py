@@ -23,7 +23,7 @@ _KINDS = (
 
 @functools.cache
 def descriptors() -> bytes:
-    """A set of files with the message t.M, which imports another file: fields of all types, once and repeated."""
+    """A set of two files with the message t.M, which has fields of all types."""
     F = descriptor_pb2.FieldDescriptorProto
     other = descriptor_pb2.FileDescriptorProto(name="other.proto", package="t", syntax="proto2")
     other.message_type.add(name="N").field.add(name="a", number=1, type=F.TYPE_INT32, label=F.LABEL_OPTIONAL)

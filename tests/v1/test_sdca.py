@@ -1,4 +1,4 @@
-"""The dual coordinate solver of linear models: a pass as TensorFlow 2.21 computes it, and its limit."""
+"""The dual coordinate solver of linear models, with TensorFlow 2.21's numbers."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def decode_proto(
       descriptor_source: source of the type: "local://" for messages of this process, `b"bytes://..."` with a serialized
         `FileDescriptorSet`, or the path of a file with one.
       message_format: "binary" or "text".
-      sanitize: whether messages are parsed and written anew before, which moves unknown fields to their ends.
+      sanitize: whether messages are parsed and written again first, which moves unknown fields to their ends.
       name: name of the operation; "DecodeProtoV2" if None.
 
     Returns:
@@ -61,9 +61,9 @@ def decode_proto(
 
     Example:
       >>> import headrace as hr
-      >>> found = hr.io.decode_proto([b"\\x08\\x05", b""], "google.protobuf.Timestamp", ["seconds"], [hr.int64])
+      >>> found = hr.io.decode_proto([b"\\n\\x01a", b""], "tensorflow.BytesList", ["value"], [hr.string])
       >>> found.sizes.numpy().tolist(), found.values[0].numpy().tolist()
-      ([[1], [0]], [[5], [0]])
+      ([[1], [0]], [[b'a'], [b'']])
     """
     attrs = {
         "message_type": message_type,
@@ -107,8 +107,8 @@ def encode_proto(
 
     Example:
       >>> import headrace as hr
-      >>> hr.io.encode_proto([[1]], [hr.constant([[5]], hr.int64)], ["seconds"], "google.protobuf.Timestamp").numpy()
-      array([b'\\x08\\x05'], dtype=object)
+      >>> hr.io.encode_proto([[2]], [[[b"a", b"bc"]]], ["value"], "tensorflow.BytesList").numpy()
+      array([b'\\n\\x01a\\n\\x02bc'], dtype=object)
     """
     attrs = {
         "field_names": tuple(field_names),

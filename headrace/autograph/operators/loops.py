@@ -33,7 +33,7 @@ from headrace.ir.weak_numbers import WeakNumbers, is_weak
 from headrace.records import record
 from headrace.shapes import Shape
 
-# What a body sets for the loop around it; None in a loop of Python.
+# Options that a body sets for the loop around it; None in a loop of Python.
 _options: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("options of a loop", default=None)
 
 

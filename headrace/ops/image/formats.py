@@ -249,7 +249,10 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 
 
 def webp(data: bytes, channels: int = 0) -> np.ndarray:
-    """Decodes the frames of a WebP image: [frames, height, width, 3], or 4 with transparency, uint8.
+    """Decodes the frames of a WebP image.
+
+    Returns:
+      [frames, height, width, 3], or 4 with transparency, uint8.
 
     Raises:
       InvalidArgumentError: it is damaged or cut off, or has another number of channels. ResourceExhaustedError: it is

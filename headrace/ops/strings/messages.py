@@ -29,7 +29,7 @@ _SOURCE = {"descriptor_source": "local://"}
 
 
 def _source(attribute: str) -> bytes:
-    """The descriptors that an attribute names: of this process, in the attribute, or in a file."""
+    """The descriptors of this process, of an attribute itself, or of a file."""
     text = attribute.encode("utf-8", "surrogateescape")
     if text in (b"", b"local://"):
         return b"local://"

@@ -111,9 +111,10 @@ class ShardByTaskPolicy(ShardingCallback):
 
 
 class MaxShardSizePolicy(ShardingCallback):
-    """Policy of shards with at most so many bytes; tensors are cut where a shard is full.
+    """Policy of shards with at most so many bytes.
 
-    A scalar, or a row, of more bytes gets a larger shard of its own. The graph of the objects counts as 0 bytes.
+    Tensors are cut where a shard is full. A scalar, or a row, of more bytes gets a larger shard of its own. The graph of
+    the objects counts as 0 bytes.
 
     Args:
       max_shard_size: the number of bytes.
@@ -230,7 +231,10 @@ def _bytes(t: ShardableTensor) -> tuple[int, int]:
 
 
 def _cut(shape: Sequence[int], item: int, room: int) -> tuple[int, int]:
-    """The axis with the fewest cuts into pieces of at most `room` bytes, and the length of a piece; 0 if none fits."""
+    """The axis with the fewest cuts, and the length of its pieces.
+
+    A piece has at most `room` bytes; the length is 0 if none fits.
+    """
     total = math.prod(shape) * item
 
     def pieces(axis: int) -> float:
