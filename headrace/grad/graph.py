@@ -81,6 +81,7 @@ class GradGraph(FuncGraph):
         self.role = f"the gradient of {forward.role or repr(forward.name)}"
         follow_order(self, outer)
         self.position = {p: k for k, p in enumerate(forward.params)}
+        self._values: dict[Tensor, Tensor] = {}  # a forward reference -> its read
         self.offset = param_offset(op)
         self.have: dict[Tensor, Tensor] = {}
         self._dormant: set[Operation] = set()
@@ -123,11 +124,20 @@ class GradGraph(FuncGraph):
         """Returns the counterpart here of `t`, a tensor of the graph of `op`."""
         return super().capture(t)
 
+    def _value_of(self, reference: Tensor) -> Tensor:
+        """Returns the read of a forward reference, which is added at first."""
+        found = self._values.get(reference)
+        if found is None:
+            found = self._values[reference] = Builder(self.forward, source=reference.op.source).Identity(reference)
+        return found
+
     def fetch(self, t: Tensor) -> Tensor:
         """Returns the counterpart here of the forward tensor `t`, by the first way that applies.
 
-        The head of the module lists the ways.
+        The head of the module lists the ways. A reference does not leave its graph, so its value does.
         """
+        if t.dtype.is_ref:
+            return self.residual(self._value_of(t))
         op = t.op
         if _is_constant(op):
             return self.rematerialize(t)

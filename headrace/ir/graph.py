@@ -300,10 +300,13 @@ class Graph(Uncopyable):
 
         Raises:
           KeyError: no operation has the name. The text lists similar names.
+          ValueError: the name is that of a tensor.
         """
         op = self._by_name.get(name)
         if op is not None:
             return op
+        if ":" in name:
+            raise ValueError(f"Name {name!r} appears to refer to a Tensor, not a Operation.")
         found = self.find_visible(name)
         if found is None:
             raise KeyError(f"The name {name!r} refers to an Operation not in the graph{self._near(name)}")
@@ -439,14 +442,14 @@ class Graph(Uncopyable):
 
     # *** changing ***
 
-    def unique_name(self, base: str, mark: bool = True) -> str:
+    def unique_name(self, base: str, mark_as_used: bool = True) -> str:
         """Returns `base`, or `base_1`, `base_2`, ...: a name that no operation or scope has.
 
         Upper and lower case are equal in this comparison, as in TensorFlow.
 
         Args:
           base: the preferred name.
-          mark: whether the name counts as taken from now on.
+          mark_as_used: whether the name counts as taken from now on.
         """
         key = base.lower()
         with self._lock:
@@ -460,9 +463,9 @@ class Graph(Uncopyable):
                     n += 1
                     if lowered not in self._taken and name not in self._by_name:
                         break
-                if mark:
+                if mark_as_used:
                     self._taken[key] = n
-            if mark:
+            if mark_as_used:
                 self._taken[lowered] = 1
             return name
 

@@ -2,7 +2,7 @@
 
 `headrace` itself reads `shape` as a plain tuple, also of the tensors of a `headrace.v1` graph: functions of both build
 on the same modules. So the property depends on the calling module: a module of the package gets the tuple, every other
-module a `TensorShape`. A step runs on a copy of the graph, whose tensors are plain ones.
+module a `TensorShape`. The texts of a tensor depend on it in the same way. A step runs on a copy of the graph, whose tensors are plain ones.
 """
 
 from __future__ import annotations
@@ -34,6 +34,18 @@ class Tensor(ir_graph.Tensor):
     @shape.setter
     def shape(self, shape: Shape) -> None:
         self.static_shape = shape
+
+    def __repr__(self) -> str:
+        if is_ours(sys._getframe(1).f_code.co_filename):
+            return super().__repr__()
+        return f"<tf.Tensor {self.name!r} shape={TensorShape(self.static_shape)} dtype={self.dtype.name}>"
+
+    def __str__(self) -> str:
+        if is_ours(sys._getframe(1).f_code.co_filename):
+            return super().__repr__()
+        shape = "" if self.static_shape is None else f", shape={TensorShape(self.static_shape)}"
+        device = f", device={self.device}" if self.device else ""
+        return f'Tensor("{self.name}"{shape}, dtype={self.dtype.name}{device})'
 
     def __getattr__(self, name: str) -> Any:
         """Assignments to a slice of a variable, as in `v[1:3].assign(x)`; other tensors lack these attributes."""

@@ -11,6 +11,7 @@ import contextvars
 import enum
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from headrace.api.partitioned import PartitionedVariable
 from headrace.api.traced_graph import current_trace
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.source import is_ours
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
 from headrace.v1.session import session_for
 from headrace.v1.tensor_shape import TensorShape
@@ -301,6 +303,13 @@ class Variable(variable.Variable, metaclass=_Created):
         """
         # the initializer assigns its second input, which is fed here
         self._in(session, "load").run(self.initializer, {self.initializer.inputs[1]: value})
+
+    def __repr__(self) -> str:
+        """Returns TensorFlow's text for a program; for a module of headrace that of `headrace.Variable`."""
+        if is_ours(sys._getframe(1).f_code.co_filename):
+            return super().__repr__()
+        value = f", numpy={self.numpy()!r}" if self.graph is None and current_trace() is None else ""
+        return f"<tf.Variable {self.name!r} shape={self.get_shape()} dtype={self.dtype.name}{value}>"
 
     def _in(self, session: Any, method: str) -> Any:
         assert self.graph is not None

@@ -84,7 +84,7 @@ def test_unique_names():
     assert [g.unique_name("a") for _ in range(3)] == ["a", "a_1", "a_2"]
     assert g.unique_name("A") == "A_3"  # case does not tell names apart, as in TensorFlow
     assert g.unique_name("a_1") == "a_1_1"
-    assert g.unique_name("b", mark=False) == g.unique_name("b", mark=False) == "b"
+    assert g.unique_name("b", mark_as_used=False) == g.unique_name("b", mark_as_used=False) == "b"
 
 
 def test_names_are_checked():

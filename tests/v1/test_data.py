@@ -62,7 +62,7 @@ def test_an_initializer_is_fed_and_restarts_the_pass() -> None:
 
 
 def test_functions_use_variables_and_tables_of_the_session() -> None:
-    v = tf.get_variable("v", initializer=np.int64(10))
+    v = tf.get_variable("v", initializer=np.int64(10), use_resource=True)
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([0, 1], [7, 8], tf.int64, tf.int64), -1)
     iterator = Dataset.range(3).map(lambda x: (x + v, table.lookup(x))).make_initializable_iterator()
     x = iterator.get_next()
@@ -329,3 +329,19 @@ def test_columns_of_files_must_fit(tmp_path: Path) -> None:
     ):
         with pytest.raises(ValueError, match=text):
             make([str(f) for f in files], 1, **more)
+
+
+def test_random_ops_of_a_function_begin_anew_in_each_pass_and_function() -> None:
+    tf.set_random_seed(7)
+    first, second = (
+        tf.data.make_initializable_iterator(
+            Dataset.range(4).map(lambda x: x + tf.random_uniform([], -10, 10, tf.int64, seed=3)).repeat(2)
+        )
+        for _ in range(2)
+    )
+    wanted = [-9, -1, 3, 10, 6, 0, -6, 1]  # TensorFlow's
+    with tf.Session() as sess:
+        for iterator in (first, first, second):
+            x = iterator.get_next()
+            sess.run(iterator.initializer)
+            assert [sess.run(x) for _ in range(8)] == wanted

@@ -18,8 +18,8 @@ def _fresh() -> None:
 
 def _graph() -> None:
     x = tf.placeholder(tf.float32, [None, 2], name="x")
-    w = tf.get_variable("w", initializer=[[1.0], [2.0]])
-    rows = tf.get_variable("t", initializer=[5.0, 6.0, 7.0])
+    w = tf.get_variable("w", initializer=[[1.0], [2.0]], use_resource=True)
+    rows = tf.get_variable("t", initializer=[5.0, 6.0, 7.0], use_resource=True)
     y = tf.add(tf.matmul(x, w), tf.gather(rows, [1]), name="y")
     checked = tf.check_numerics(tf.identity(y, name="z"), "m", name="u")
     tf.negative(checked, name="q")
@@ -61,7 +61,7 @@ def test_a_sparse_read_becomes_a_gather() -> None:
 
 
 def test_a_variable_that_is_changed_is_not_frozen() -> None:
-    v = tf.get_variable("v", initializer=1.0)
+    v = tf.get_variable("v", initializer=1.0, use_resource=True)
     tf.identity(v.assign_add(1.0), name="y")
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())

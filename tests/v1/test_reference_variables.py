@@ -246,3 +246,56 @@ def test_several_devices_read_after_the_change() -> None:
                 y = v * 2.0
         s.run(v.initializer)
         assert s.run(y).tolist() == [4.0, 6.0]
+
+
+def test_a_fetch_of_the_global_step_sees_the_update_of_its_run() -> None:
+    with tf.Graph().as_default(), tf.Session() as sess:
+        x = tf.get_variable("x", [1], initializer=tf.ones_initializer())
+        step = tf.Variable(0, trainable=False)
+        train = tf.train.GradientDescentOptimizer(0.25).minimize(tf.reduce_sum(x * x), global_step=step)
+        sess.run(tf.global_variables_initializer())
+        assert sess.run([train, step, x])[1:] == [1, 0.5]
+        assert sess.run([train, step, x])[1:] == [2, 0.25]
+
+
+def test_a_branch_and_a_body_train() -> None:
+    with tf.Graph().as_default(), tf.Session() as sess:
+        p = tf.placeholder(tf.bool, [])
+        x = tf.get_variable("x", [2], initializer=tf.ones_initializer())
+        optimizer = tf.train.AdamOptimizer(0.1)
+        gradients = optimizer.compute_gradients(tf.reduce_sum(x * x))
+
+        def train() -> Any:
+            with tf.control_dependencies([optimizer.apply_gradients(gradients)]):
+                return tf.constant(1)
+
+        branch = tf.cond(p, train, lambda: tf.constant(0))
+        loop = tf.while_loop(lambda i: i < 3, lambda i: i + train(), [0])
+        sess.run(tf.global_variables_initializer())
+        found = [(sess.run(branch, {p: v}), sess.run(x)[0]) for v in (True, False)]
+        same(found, [(1, 0.9), (0, 0.9)])
+        assert sess.run(loop) == 3
+        assert sess.run(x)[0] < 0.9
+
+
+def test_a_gradient_through_a_branch_reads_a_reference() -> None:
+    with tf.Graph().as_default(), tf.Session() as sess:
+        p = tf.placeholder(tf.bool, [])
+        x = tf.reshape(tf.range(8.0), [2, 2, 2, 1])
+        y = tf.layers.batch_normalization(x, training=p, fused=True)
+        (g,) = tf.gradients(tf.reduce_sum(y * y), [x])
+        sess.run(tf.global_variables_initializer())
+        same(sess.run(g, {p: False}).ravel().tolist(), (2 * np.arange(8.0) / 1.001).tolist())
+        assert np.abs(sess.run(g, {p: True})).max() < 0.01
+
+
+def test_hooks_read_the_step_before_its_update() -> None:
+    with tf.Graph().as_default() as graph:
+        step = tf.train.get_or_create_global_step()
+        hook = tf.train.StopAtStepHook(last_step=3)
+        hook.begin()
+        with tf.Session() as sess:
+            sess.run(tf.global_variables_initializer())
+            before = hook.before_run(None).fetches
+            assert sess.run([step.assign_add(1), step, before])[1:] == [1, 0]
+        assert before.op.graph is graph

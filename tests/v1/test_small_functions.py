@@ -81,7 +81,7 @@ def test_repeated_labels_collapse() -> None:
 
 def test_one_function_of_a_critical_section_runs_at_a_time() -> None:
     with tf.Graph().as_default(), tf.Session() as session:
-        v = tf.get_variable("v", initializer=0.0)
+        v = tf.get_variable("v", initializer=0.0, use_resource=True)
         section = tf.CriticalSection(name="cs")
 
         def add() -> tf.Tensor:

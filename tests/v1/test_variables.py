@@ -195,7 +195,7 @@ def test_updates() -> None:
             sess.run(tf.count_up_to(w, 2))
         assert sess.run(v[0] + 1.0) == 8
         assert sess.run([v > 1.0, -v, 2.0 - v])[1].tolist() == [-7, 0, -7]
-    with pytest.raises(ValueError, match="shape"):
+    with pytest.raises(ValueError, match="Dimensions must be equal, but are 3 and 1"):
         tf.assign(v, [1.0])
     with pytest.raises((TypeError, ValueError), match="initial_value"):
         tf.Variable()
