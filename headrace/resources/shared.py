@@ -2,8 +2,8 @@
 
 Variables, queues and tables are in containers of the worker, so that all sessions and clients share them. The states
 that kernels keep for themselves (random streams, counters) belong to one session, and those of the functions of a
-dataset to one pass over it, as in TensorFlow. Their containers have names that begin with "_", which the names of users'
-containers cannot.
+dataset to one pass over it, as in TensorFlow. Their containers have names that begin with "_", which the names of
+users' containers cannot.
 """
 
 from __future__ import annotations

@@ -55,5 +55,6 @@ def settings(config: ConfigProto | None) -> dict[str, Any]:
         raise TypeError(f"config must be a tf.ConfigProto, got {config!r} ({type(config).__name__})")
     given = {name: getattr(config, name) for name in _FIELDS}
     of_graphs = {name: getattr(config.graph_options, name) for name in _FIELDS_OF_GRAPHS}
-    lists = {"device_count": dict(config.device_count), "device_filters": list(config.device_filters)}
+    counts = {type: n for type, n in config.device_count.items() if n or type == "CPU"}  # {"GPU": 0} asks for none
+    lists = {"device_count": counts, "device_filters": list(config.device_filters)}
     return {**given, **of_graphs, **lists}

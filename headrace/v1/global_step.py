@@ -10,6 +10,7 @@ from headrace.train import global_step as counted
 from headrace.v1.graph import Graph, GraphKeys, get_default_graph
 from headrace.v1.initializers import Zeros
 from headrace.v1.variable_store import get_variable
+from headrace.v1.variables import Variable
 
 
 def assert_global_step(global_step_tensor: Any) -> None:
@@ -76,6 +77,10 @@ def create_global_step(graph: Graph | None = None) -> Any:
     graph = graph or get_default_graph()
     if get_global_step(graph) is not None:
         raise ValueError('"global_step" already exists.')
+    if scopes.is_eager_call():  # the default graph keeps it for `get_global_step`
+        made = Variable(0, trainable=False, name=GraphKeys.GLOBAL_STEP, dtype=dtypes.int64)
+        graph.add_to_collection(GraphKeys.GLOBAL_STEP, made)
+        return made
     with graph.as_default(), scopes.name_scope(None), scopes.control_dependencies(None):
         return get_variable(
             GraphKeys.GLOBAL_STEP,

@@ -89,7 +89,11 @@ def kept(train_op: Any) -> Any:
     An operation of another graph is not added.
     """
     graph = get_default_graph()
-    if train_op.graph is graph and train_op not in graph.get_collection_ref(GraphKeys.TRAIN_OP):
+    if (
+        train_op is not None
+        and train_op.graph is graph
+        and train_op not in graph.get_collection_ref(GraphKeys.TRAIN_OP)
+    ):
         graph.add_to_collection(GraphKeys.TRAIN_OP, train_op)
     return train_op
 
