@@ -77,7 +77,7 @@ def test_arguments_of_function() -> None:
         tf.function(_collatz, inputs=1)
 
 
-def test_an_optimizer_counts_the_global_step() -> None:
+def test_an_optimizer_counts_the_global_step(eager: None) -> None:
     v = tf.Variable(1.0)
     step = tf.train.get_or_create_global_step()
     assert tf.train.get_or_create_global_step() is step

@@ -236,7 +236,8 @@ def needed_global_step(hook: Any) -> Any:
             f"Global step should be created to use {name_of(hook)}: call get_or_create_global_step() while the graph "
             "is made, and give it to minimize(loss, global_step=...)"
         )
-    if isinstance(step, ReferenceVariable) and f"{step.op.name}/{_BEFORE}" not in step.graph:
+    graph: Any = step.graph
+    if isinstance(step, ReferenceVariable) and f"{step.op.name}/{_BEFORE}" not in graph:
         with scopes.control_dependencies(None), scopes.name_scope(f"{step.op.name}/"):
             scopes.builder().Add(step, 0, name=_BEFORE)
     return step
