@@ -4,12 +4,10 @@ import numpy as np
 import tensorflow.compat.v1 as tf
 
 tf.disable_v2_behavior()
-flags = tf.app.flags
-flags.DEFINE_integer("atoms", 11, "number of atoms")
-flags.DEFINE_float("v_min", -5.0, "")
-flags.DEFINE_float("v_max", 5.0, "")
-flags.DEFINE_boolean("double", True, "")
-FLAGS = flags.FLAGS
+
+
+class FLAGS:
+    atoms, v_min, v_max, double = 11, -5.0, 5.0, True
 
 
 class Chain:
@@ -125,4 +123,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    tf.app.run()
+    main([])
