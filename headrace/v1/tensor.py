@@ -2,7 +2,8 @@
 
 `headrace` itself reads `shape` as a plain tuple, also of the tensors of a `headrace.v1` graph: functions of both build
 on the same modules. So the property depends on the calling module: a module of the package gets the tuple, every other
-module a `TensorShape`. The texts of a tensor depend on it in the same way. A step runs on a copy of the graph, whose tensors are plain ones.
+module a `TensorShape`. The texts of a tensor depend on it in the same way. A step runs on a copy of the graph, whose
+tensors are plain ones.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ class Pair(NamedTuple):
 
 
 def test_dtypes_print_as_in_tensorflow() -> None:
-    assert (str(tf.float32), f"{tf.int64}", "%s" % tf.bool) == (
+    assert (str(tf.float32), f"{tf.int64}", str(tf.bool)) == (
         "<dtype: 'float32'>", "<dtype: 'int64'>", "<dtype: 'bool'>"
     )  # fmt: skip
     assert str([tf.string, Pair(tf.int32)]) == "[tf.string, Pair(dtype=tf.int32)]"

@@ -151,3 +151,15 @@ def test_arguments_of_function() -> None:
         np.testing.assert_array_equal(sess.run(f(tf.constant([1.0]))), [2])
     with pytest.raises(TypeError, match="unexpected keyword argument 'inputs'"):
         tf.function(_collatz, inputs=1)
+
+
+def test_an_optimizer_counts_the_global_step(eager: None) -> None:
+    v = tf.Variable(1.0)
+    step = tf.train.get_or_create_global_step()
+    assert tf.train.get_or_create_global_step() is step
+    for i in range(2):
+        with tf.GradientTape() as tape:
+            loss = v * v
+        optimizer = tf.train.GradientDescentOptimizer(0.25)
+        optimizer.apply_gradients([(tape.gradient(loss, v), v)], global_step=step)
+        assert (int(step), float(v)) == (i + 1, 0.5 ** (i + 1))

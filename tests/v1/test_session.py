@@ -124,3 +124,8 @@ def test_get_shape_and_consumers() -> None:
     assert y.op.values() == (y,)
     assert tf.zeros([x.get_shape()[1], 2]).get_shape().as_list() == [3, 2]
     assert tf.placeholder(tf.float32, x.get_shape()).get_shape() == x.get_shape()
+
+
+def test_a_count_of_no_devices_needs_no_device_type() -> None:
+    with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0, "CPU": 1})) as sess:
+        assert sess.run(tf.constant(3)) == 3
