@@ -340,7 +340,7 @@ class variable_scope:
 
 
 def _graph_of(values: Any) -> Graph | None:
-    """Returns the graph to enter, of `values` or the default one; None: that is entered, or ops run eagerly."""
+    """Returns the graph to enter, of `values` or the default one, or None."""
     for t in values or ():
         if isinstance(t, Tensor) and isinstance(t.graph, Graph):
             if t.graph is not get_default_graph():

@@ -28,7 +28,7 @@ def test_the_page_has_each_field(message: Any) -> None:
 
 
 def step(config: tf.ConfigProto, trace: int = 0) -> list[list[str]]:
-    """Runs a step; returns the operations of its partition graphs, by TensorFlow's names of the program."""
+    """Runs a step; returns the operations of its partition graphs."""
     with tf.Graph().as_default(), tf.Session(config=config) as session:
         x = tf.placeholder(tf.float32, [2], name="x")
         a = tf.add(tf.constant([1.0, 2.0], name="c"), tf.constant([3.0, 4.0], name="d"), name="a")

@@ -102,7 +102,10 @@ def _tensor_rows(x: Any) -> Rows:
 
 
 def _range_rows(x: Any) -> Rows:
-    """Returns the elements of a Range, of which there are none if it would fail because its limit is passed."""
+    """Returns the elements of a Range.
+
+    There are none if its limit is passed, where the Range itself would fail.
+    """
 
     def end(t: Any) -> Any:
         known = constant_value(t)
@@ -136,7 +139,7 @@ def range_(*args: Any) -> Any:
 
 
 def _counted(start: Any, stop: Any, step: Any, dtype: DType, made: Callable[[Any], Any]) -> Rows:
-    """Returns the numbers of a range, each as the result of `made`. It has none if `stop` is passed."""
+    """Returns the numbers of a range, each as the result of `made`."""
     b = scopes.builder(start, stop, step)
 
     def as_index(x: Any) -> Any:
