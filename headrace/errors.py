@@ -303,24 +303,21 @@ def exception_type_from_error_code(error_code: int) -> type[OpError]:
     raise KeyError(f"no error class has code {error_code}")
 
 
-def error_code_from_exception_type(cls: type[OpError]) -> int | UnknownError:
+def error_code_from_exception_type(cls: type[OpError]) -> int:
     """Returns the numeric code of an error class.
 
     Args:
       cls: the class.
 
-    Returns:
-      The code. For another class a warning is given, and an `UnknownError` is returned, as in TensorFlow.
+    Raises:
+      KeyError: the class has no code.
 
     >>> error_code_from_exception_type(NotFoundError)
     5
     """
     code = vars(cls).get("error_code") if issubclass(cls, OpError) else None
     if code is None:
-        from headrace import notices  # which imports this module
-
-        notices.warn("Unknown class exception")
-        return UnknownError("Unknown class exception")
+        raise KeyError(f"{cls!r} has no code")
     return int(code)
 
 

@@ -106,9 +106,9 @@ class Scoped(base.Layer):
     def _with_style(self, name: str | None, reuse: Any) -> str | None:
         """Takes the style of the layers that are made now, and returns the name."""
         self._take_style(None, reuse)
-        return self._default_name(name)
+        return self._new_name(name)
 
-    def _default_name(self, name: str | None) -> str | None:
+    def _new_name(self, name: str | None) -> str | None:
         """Returns a name, or in Keras's style a new one of the graph for None."""
         if name is not None or not _has_keras_style:
             return name
@@ -306,7 +306,7 @@ class Layer(Scoped):
         _scope: Any = None,
         _reuse: Any = None,
     ) -> None:
-        name = self._default_name(name)
+        name = self._new_name(name)
         super().__init__(name=name, trainable=trainable, dtype=dtype, activity_regularizer=activity_regularizer)
         self._stand(_scope, _reuse)
 

@@ -276,7 +276,7 @@ NO_FILES = {
     "RegexFullMatch", "RegexReplace", "ShardedFilename", "ShardedFilespec",
     "StaticRegexFullMatch", "StaticRegexReplace",
 }  # fmt: skip
-_FILE = re.compile("file|path|prefix|pattern|folder|dir|stream|basename|destination|source|url|uri")
+_FILE = re.compile("file|path|prefix|pattern|folder|dir|stream|basename|destination|descriptor_source|url|uri")
 
 READERS: dict[str, tuple[str, dict[str, Any]]] = {
     "WholeFileReader": ("text", {}),

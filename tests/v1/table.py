@@ -84,6 +84,7 @@ DIFFERS = {
     "CXX_VERSION": "0: headrace has no C++ interface",
     "MONOLITHIC_BUILD": "0: headrace has no C++ interface",
     "resource_loader.load_resource": "paths are below the folder of the caller",
+    "errors.error_code_from_exception_type": "another class is a `KeyError`",
     "train.import_meta_graph": "where the file says nothing of a saver, a new one adds its operations when first used",
     "debugging.enable_check_numerics": "the values of every step are checked, of older operations too",
     "register_tensor_conversion_function": "the function is given no dtype",

@@ -95,8 +95,8 @@ def test_logs(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_codes_of_errors() -> None:
     assert tf.errors.error_code_from_exception_type(tf.errors.NotFoundError) == tf.errors.NOT_FOUND
-    with pytest.warns(UserWarning, match="Unknown class exception"):
-        assert isinstance(tf.errors.error_code_from_exception_type(ValueError), tf.errors.UnknownError)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="has no code"):
+        tf.errors.error_code_from_exception_type(ValueError)
 
 
 def test_aliases() -> None:

@@ -113,8 +113,8 @@ class ShardByTaskPolicy(ShardingCallback):
 class MaxShardSizePolicy(ShardingCallback):
     """Policy of shards with at most so many bytes.
 
-    Tensors are cut where a shard is full. A scalar, or a row, of more bytes gets a larger shard of its own. The graph of
-    the objects counts as 0 bytes.
+    Tensors are cut where a shard is full. A scalar, or a row, of more bytes gets a larger shard of its own. The graph
+    of the objects counts as 0 bytes.
 
     Args:
       max_shard_size: the number of bytes.
