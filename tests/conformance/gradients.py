@@ -199,7 +199,7 @@ class Ours:
         return Answer(values, [None if g is None else next(rest) for g in found])
 
     def known_values(self, question: Question) -> list[np.ndarray]:
-        """Values of the ys, which are computed once; both systems take weights of their dtypes and shapes."""
+        """Values of the ys, computed once; the weights have their dtypes and shapes."""
         if question.step not in self._known:
             self._known[question.step] = self.values(question)
         return self._known[question.step]
