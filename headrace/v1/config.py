@@ -55,5 +55,17 @@ def settings(config: ConfigProto | None) -> dict[str, Any]:
         raise TypeError(f"config must be a tf.ConfigProto, got {config!r} ({type(config).__name__})")
     given = {name: getattr(config, name) for name in _FIELDS}
     of_graphs = {name: getattr(config.graph_options, name) for name in _FIELDS_OF_GRAPHS}
-    lists = {"device_count": dict(config.device_count), "device_filters": list(config.device_filters)}
+    lists = {"device_count": _device_count(config.device_count), "device_filters": list(config.device_filters)}
     return {**given, **of_graphs, **lists}
+
+
+def _device_count(given: Mapping[str, int]) -> dict[str, int]:
+    """Returns the numbers of devices of the registered types; TensorFlow ignores other types."""
+    found = dict(given)
+    if set(found) - {"CPU"}:
+        from headrace import plugins
+        from headrace.execute.devices import device_types
+
+        plugins.load()
+        found = {type: n for type, n in found.items() if type in device_types}
+    return found
