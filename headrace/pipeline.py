@@ -44,7 +44,7 @@ from headrace.place import Placement, place
 from headrace.place.requests import WholeStructures, check_devices, owns_state, request_of
 from headrace.prune import StepGraph, prune
 from headrace.recover import recover
-from headrace.recover.late_reads import read_late
+from headrace.recover.late_reads import fetch_late, read_late
 from headrace.recover.references import handles_for_references, has_references
 from headrace.stages import Stages, verified
 
@@ -157,6 +157,8 @@ def pruned(request: Request, environment: Environment) -> StepGraph:
     """Copies the subgraph of a step."""
     step = prune(request.feeds, request.fetches, request.targets)
     read_late(step.graph, step.retvals, step.targets, request.is_partial)
+    if not request.is_partial:
+        fetch_late(step.graph, step.retvals)
     if request.addition is not None:
         step = request.addition.added(recovered(step)[0])
     check_expansion(step.graph.operations)

@@ -22,6 +22,7 @@ from headrace.errors import ConversionError, GraphError, ShapeError
 from headrace.ir import tensor_type
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Graph, Operation, Tensor
+from headrace.ir.notes import Note
 from headrace.ir.symbolic import seen
 from headrace.ir.tensor_type import TensorOperations
 from headrace.shapes import Shape
@@ -142,7 +143,12 @@ class Variable(TensorOperations):
         self._first = guarded(value, b)
         inputs, more = (self.handle, self._first), {"dtype": dtype, "validate_shape": False}
         self._initializer: Operation = b.make("AssignVariableOp", inputs, more, "Assign")
-        self._element: Tensor = b.ReadVariableOp(self.handle, dtype=dtype, name="Read/ReadVariableOp")
+        self._element: Tensor = b.make(
+            "ReadVariableOp", (self.handle,), {"dtype": dtype}, "Read/ReadVariableOp", notes=self._notes_of_fetch
+        )
+
+    #: Notes of the operation that reads the value for fetches.
+    _notes_of_fetch: tuple[Note, ...] = ()
 
     @classmethod
     def of_operations(

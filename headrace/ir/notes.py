@@ -261,6 +261,12 @@ class CountedResidual(Note):
 
 @note
 @record(frozen=True, slots=True)
+class LateFetch(Note):
+    """A read of a variable whose fetch gives the value at the end of the step (`recover.late_reads`)."""
+
+
+@note
+@record(frozen=True, slots=True)
 class SwapMemory(Note):
     """A loop whose residuals may be moved out of device memory (`while_loop(swap_memory=True)`)."""
 

@@ -15,7 +15,12 @@ that runs at the end of the step.
 
 Where no edge orders a consumer and a change, TensorFlow's result depends on the time; here the read comes first.
 Of the operations that share the buffer of an input, the pass follows those that forward it (`Facts.forwards`), Reshape,
-Squeeze, ExpandDims and Enter. Source: TensorFlow's executor (`PrepareInputs`), `AssignOp`, `IdentityOp`.
+Squeeze, ExpandDims and Enter.
+
+A fetch of a variable is such a late read also if the variable is a resource variable only because `headrace.v1` makes
+them in place of reference variables (`LateFetch`): in `sess.run([train_op, global_step])` it sees the update.
+
+Source: TensorFlow's executor (`PrepareInputs`), `AssignOp`, `IdentityOp`.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.ir import walk
 from headrace.ir.edit.editor import Editor
+from headrace.ir.notes import LateFetch
 from headrace.ir.order import ANY, EVERYTHING, effects, key_of
 
 if TYPE_CHECKING:
@@ -33,6 +39,29 @@ if TYPE_CHECKING:
 _VARIABLES: Final = ("VariableV2", "Variable", "TemporaryVariable")
 _SHARING: Final = ("Reshape", "Squeeze", "ExpandDims")  # of the operations without `Facts.forwards`
 _NOT_CONSUMERS: Final = ("Merge", "NextIteration", "Exit")  # which run before all of their inputs are there
+
+
+def fetch_late(graph: Graph, retvals: Sequence[Operation]) -> None:
+    """Makes the fetches of variables with the note `LateFetch` wait for all changes of the step.
+
+    Args:
+      graph: the graph of a step that is fed in one call, which is changed.
+      retvals: the `_Retval` of each fetch.
+    """
+    fetched = [op for op in retvals if LateFetch in op.inputs[0].op.notes]
+    if not fetched or any(op.opdef.primitive for op in graph.operations):  # an edge cannot leave a primitive loop
+        return
+    touched = [(op, effects(op)) for op in graph.operations]
+    editor = Editor(graph)
+    for retval in fetched:
+        read = retval.inputs[0].op
+        keys = (key_of(read.inputs[0]), ANY, EVERYTHING)
+        changes = [op for op, found in touched if any(found.get(key, False) for key in keys)]
+        if changes:
+            name = graph.unique_name(f"{read.name}/late")
+            attrs = {"dtype": read.attrs["dtype"]}
+            late = graph.add_op("ReadVariableOp", name, read.inputs, attrs, changes, read.device, read.source)
+            editor.set_input(retval, 0, late.outputs[0])
 
 
 def read_late(

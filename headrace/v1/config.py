@@ -31,6 +31,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.pb import ConfigProto
 
 _FIELDS: Final = (

@@ -35,6 +35,11 @@ class Tensor(ir_graph.Tensor):
     def shape(self, shape: Shape) -> None:
         self.static_shape = shape
 
+    def __str__(self) -> str:
+        shape = "" if self.static_shape is None else f", shape={TensorShape(self.static_shape)}"
+        device = f", device={self.device}" if self.device else ""
+        return f'Tensor("{self.name}"{shape}, dtype={self.dtype.name}{device})'
+
     def __getattr__(self, name: str) -> Any:
         """Assignments to a slice of a variable, as in `v[1:3].assign(x)`; other tensors lack these attributes."""
         if name in ("assign", "assign_add", "assign_sub"):

@@ -22,6 +22,7 @@ from headrace.api.partitioned import PartitionedVariable
 from headrace.api.traced_graph import current_trace
 from headrace.ir import graph as ir_graph
 from headrace.ir.graph import Operation, Tensor
+from headrace.ir.notes import LateFetch
 from headrace.v1.graph import GraphKeys, get_collection, get_default_graph, in_default_graph
 from headrace.v1.session import session_for
 from headrace.v1.tensor_shape import TensorShape
@@ -189,6 +190,8 @@ class Variable(variable.Variable, metaclass=_Created):
             return
         if type(self) is Variable and not _makes_resource(use_resource):
             self.__class__ = ReferenceVariable
+        if use_resource is not True:
+            self._notes_of_fetch = (LateFetch(),)
         if constraint is not None and not callable(constraint):
             raise ValueError(f"The `constraint` argument must be a callable, got {constraint!r}")
         when, how, trainable = synchronized(synchronization, aggregation, trainable, name)
