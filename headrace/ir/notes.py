@@ -262,7 +262,7 @@ class CountedResidual(Note):
 @note
 @record(frozen=True, slots=True)
 class LateFetch(Note):
-    """A read of a variable whose fetch gives the value at the end of the step (`recover.late_reads`)."""
+    """A read whose fetch is the value at the step's end (`recover.late_reads`)."""
 
 
 @note

@@ -42,7 +42,7 @@ _NOT_CONSUMERS: Final = ("Merge", "NextIteration", "Exit")  # which run before a
 
 
 def fetch_late(graph: Graph, retvals: Sequence[Operation]) -> None:
-    """Makes the fetches of variables with the note `LateFetch` wait for all changes of the step.
+    """Makes fetches with the note `LateFetch` wait for the changes of the step.
 
     Args:
       graph: the graph of a step that is fed in one call, which is changed.
