@@ -126,7 +126,7 @@ def make_gradients(
         sources = [_source(x, f"x{path}") for path, x in nest.flatten_with_paths(xs)]
         targets = [_target(b, y, f"y{path}") for path, y in nest.flatten_with_paths(ys)]
         seeds = aligned(ys, grad_ys, len(targets))
-        stop = [s for s in map(_as_source, nest.flatten(stop_gradients)) if isinstance(s, Tensor)]
+        stop = [s for s in map(as_source, nest.flatten(stop_gradients)) if isinstance(s, Tensor)]
         if not allows_integers:
             for what, tensors in (("x", sources), ("y", targets)):
                 for t in tensors:
@@ -242,7 +242,7 @@ def _visible(graph: Graph) -> Iterator[Graph]:
 # *** arguments ***
 
 
-def _as_source(x: Any) -> Any:
+def as_source(x: Any) -> Any:
     """Returns the handle of a variable, and any other object unchanged.
 
     An eager tensor or variable that a traced function captures becomes its placeholder.
@@ -254,7 +254,7 @@ def _as_source(x: Any) -> Any:
 
 
 def _source(x: Any, what: str) -> Tensor:
-    given, x = x, _as_source(x)
+    given, x = x, as_source(x)
     if not isinstance(x, Tensor):
         raise TypeError(
             f"gradients: {what} must be a tensor of the graph or a variable of it, got {nest.describe(given)}; "

@@ -17,8 +17,9 @@ from headrace.api import functional, scopes, tracing
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import GraphError, SignatureError
 from headrace.grad.called import DifferentiatedCall, positions
+from headrace.grad.gradients import as_source
 from headrace.grad.transforms import grad
-from headrace.grad.zeros import carries
+from headrace.grad.zeros import carries, gradient_dtype, gradient_shape, shape_of_gradient
 from headrace.ir.builder import Builder
 from headrace.ir.graph import Tensor
 from headrace.jit.transformed import hashable, transformed
@@ -33,7 +34,7 @@ def jacobian(of: Any, by: Any = 0, mode: str = "rev", has_aux: bool = False) -> 
     Args:
       of: a function with results of any shape; or a tensor of a graph, or a nested structure of tensors.
       by: for a function, the position of the argument to differentiate by (argnums), or a tuple of positions; for
-        tensors, a tensor to differentiate by, or a nested structure of tensors.
+        tensors, a tensor or variable to differentiate by, or a nested structure of them.
       mode: "rev", with one backward pass for each element of the results, in a loop of the graph; or "fwd", with one
         forward pass for each element of the arguments. The derivatives are the same, so choose the smaller number.
       has_aux: whether the function returns a pair of the results to differentiate and an auxiliary result.
@@ -117,7 +118,8 @@ class _Given(DifferentiatedCall):
         self.value = tracing.convert(ys, self.b, what)
         self.ys = nest.flatten(self.value)
         self.xs = []
-        for path, x in nest.flatten_with_paths(xs):
+        for path, given in nest.flatten_with_paths(xs):
+            x = as_source(given)  # of a variable, its handle
             if not isinstance(x, Tensor) or not carries(x.dtype):
                 dtype = f" of dtype {x.dtype.base.name}, which has no gradients" if isinstance(x, Tensor) else ""
                 raise TypeError(
@@ -127,6 +129,8 @@ class _Given(DifferentiatedCall):
             self.xs.append(x)
 
     def jacobian(self, mode: str) -> Any:
+        if mode == "fwd" and any(x.dtype.base is dtypes.resource for x in self.xs):
+            raise TypeError(f"{self.what}: a variable has derivatives by mode 'rev' only; pass mode='rev'")
         return _jacobian(self, mode, lambda leaves: self.like_arguments(leaves, True))
 
 
@@ -191,7 +195,7 @@ def _mapped(b: Builder, fn: Callable[[Any], list[Any]], n: Any, likes: Sequence[
       n: the number of values.
       likes: tensors with the dtypes and shapes of the values.
     """
-    specs = [TensorSpec(t.shape, t.dtype.base) for t in likes]
+    specs = [TensorSpec(gradient_shape(t), gradient_dtype(t)) for t in likes]
     out: list[Tensor] = functional.map_fn(fn, b.Range(0, n, 1), fn_output_signature=specs, name="rows")
     return out
 
@@ -208,6 +212,7 @@ def _shaped(b: Builder, stacked: Tensor, y: Tensor, x: Tensor, is_column: bool) 
     """
     if is_column:
         stacked = b.Transpose(b.Reshape(stacked, b.Pack([b.Size(x), b.Size(y)])), [1, 0])
-    made: Tensor = b.Reshape(stacked, b.ConcatV2([b.Shape(y), b.Shape(x)], 0))
-    made.refine(None if y.shape is None or x.shape is None else (*y.shape, *x.shape))
+    made: Tensor = b.Reshape(stacked, b.ConcatV2([b.Shape(y), shape_of_gradient(b, x)], 0))
+    end = gradient_shape(x)
+    made.refine(None if y.shape is None or end is None else (*y.shape, *end))
     return made

@@ -125,3 +125,12 @@ def test_recompute_grad() -> None:
     d = tf.gradients(tf.recompute_grad(f)(x), x) + tf.gradients(f(x), x)
     first, second = tf.Session().run(d, {x: 0.5})
     assert first == second
+
+
+def test_hessians_of_a_variable() -> None:
+    with tf.Graph().as_default(), tf.Session() as sess:
+        v = tf.Variable([1.0, 2.0])
+        (h,) = tf.hessians(tf.reduce_sum(v) ** 3, v)
+        sess.run(tf.global_variables_initializer())
+        assert h.shape == (2, 2)
+        assert sess.run(h).tolist() == [[18.0, 18.0], [18.0, 18.0]]

