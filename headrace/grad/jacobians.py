@@ -129,7 +129,7 @@ class _Given(DifferentiatedCall):
             self.xs.append(x)
 
     def jacobian(self, mode: str) -> Any:
-        if mode == "fwd" and any(x.dtype.base is dtypes.resource for x in self.xs):
+        if mode == "fwd" and any(x is not None and x.dtype.base is dtypes.resource for x in self.xs):
             raise TypeError(f"{self.what}: a variable has derivatives by mode 'rev' only; pass mode='rev'")
         return _jacobian(self, mode, lambda leaves: self.like_arguments(leaves, True))
 

@@ -114,14 +114,6 @@ REASONS: Final[dict[str, str]] = {
     "nondifferentiable_batch_function": "a part of TensorFlow's servers",
     "config.experimental_connect_to_*": "`tf.train.Server` and `tf.Session(target)` connect to a cluster",
     "sysconfig.get_*": f"ops are written in Python: {cite('how-to/extending')}",
-    "user_ops.*": "an example of TensorFlow's sources",
-    "errors.raise_exception_on_not_ok_status": "a part of TensorFlow's C library; errors are raised by the call itself",
-    "enable_v2_behavior": "`hr` has eager execution and TensorFlow 2's rules",
-    "enable_tensor_equality": "tensors of a graph compare by identity; `tf.equal` compares elements",
-    "enable_v2_tensorshape": "a `TensorShape` has `Dimension`s; `as_list` has integers",
-    "types.experimental.FunctionType": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
-    "*TypeSpec": "a class of TensorFlow 2; `tf.TensorSpec` and `tf.SparseTensorSpec` describe tensors",
-    "types.experimental.*": "a type for annotations of TensorFlow 2; `hr.Tensor` is headrace's",
     "wrap_function": "`hr.jit` makes a function of a Python function",
 }
 

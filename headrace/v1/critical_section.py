@@ -29,7 +29,7 @@ class CriticalSection:
     Example:
       >>> import headrace.v1 as tf
       >>> with tf.Graph().as_default(), tf.Session() as session:
-      ...     v = tf.get_variable("v", initializer=0.0)
+      ...     v = tf.get_variable("v", initializer=0.0, use_resource=True)
       ...     section = tf.CriticalSection()
       ...     added = [section.execute(lambda: v.assign_add(1.0)) for _ in range(3)]
       ...     session.run(v.initializer)

@@ -21,7 +21,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 #: Lines of code by package; "" is the modules of headrace/ itself, and the folders of `v1` here are apart from `v1`.
 BUDGETS: Final = {
     "": 6700,
-    "api": 17000,
+    "api": 17100,
     "autograph": 4500,
     "compile": 2600,
     "dist": 6800,
@@ -42,12 +42,12 @@ BUDGETS: Final = {
     "partition": 1000,
     "pb": 200,
     "place": 1500,
-    "recover": 1800,
+    "recover": 1900,
     "resources": 6800,
     "schedule": 2060,
     "targets": 14050,
     "train": 6600,
-    "v1": 15800,  # of these 3,900 are distributions, feature columns, ragged and structured tensors
+    "v1": 15900,  # of these 3,900 are distributions, feature columns, ragged and structured tensors
     "v1/contrib": 5100,
     "v1/data": 1400,
     "v1/estimator": 2050,  # of these 500 are exports: signatures, folders and exporters

@@ -287,7 +287,7 @@ def test_variables_of_a_worker_need_a_device() -> None:
     with tf.Graph().as_default(), tf.device("/cpu:0"):
         tf.get_variable("v", [2])
         with tf.device(None):
-            tf.get_variable("local", [2], collections=[tf.GraphKeys.LOCAL_VARIABLES])
+            tf.get_variable("local", [2], collections=[tf.GraphKeys.LOCAL_VARIABLES], use_resource=True)
         tf.train.Supervisor(is_chief=False)
 
 

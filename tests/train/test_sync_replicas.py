@@ -162,7 +162,7 @@ def test_v1_with_partitioned_variables() -> None:
             np.testing.assert_array_equal(np.concatenate(shared.run(list(p))), np.full((4, 2), -6.0))
         assert [v.op.name for v in tf.local_variables()] == ["sync_rep_local_step", "sync_rep_local_step_1"]
         assert not {v for v in tf.global_variables() if "local_step" in v.name}
-        assert [op.type for op in g.get_collection("train_op")] == ["AssignAddVariableOp"] * 2, "the updates"
+        assert [op.type for op in g.get_collection("train_op")] == ["AssignAdd"] * 2, "the updates"
         runner = opts[0].get_chief_queue_runner()
         assert isinstance(runner, tf.train.QueueRunner)
         assert runner.to_proto().queue_name == "sync_token_q"

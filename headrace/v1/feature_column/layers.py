@@ -168,7 +168,7 @@ def make_parse_example_spec(feature_columns: Any) -> dict[str, Any]:
     Example:
       >>> import headrace.v1 as tf
       >>> tf.feature_column.make_parse_example_spec([tf.feature_column.numeric_column("age")])
-      {'age': FixedLenFeature(shape=(1,), dtype=headrace.float32, default_value=None)}
+      {'age': FixedLenFeature(shape=(1,), dtype=tf.float32, default_value=None)}
     """
     out: dict[str, Any] = {}
     for c in feature_columns:
