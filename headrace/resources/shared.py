@@ -1,4 +1,4 @@
-"""Resources of one session of a worker, or of one pass over a dataset: shared containers and its own ones.
+"""Resources of a session or of a pass over a dataset: shared and own containers.
 
 Variables, queues and tables are in containers of the worker, so that all sessions and clients share them. The states
 that kernels keep for themselves (random streams, counters) belong to one session, and those of the functions of a

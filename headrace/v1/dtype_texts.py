@@ -18,7 +18,7 @@ _DEPTH: Final = 12  # frames of Python's library between the program and the tex
 
 
 def _is_for_tensorflow(frame: FrameType) -> bool:
-    """Whether the frame is that of a module that has imported `headrace.v1`, or was called by one."""
+    """Whether the frame or one of its callers belongs to a program of `headrace.v1`."""
     caller: FrameType | None = frame
     if is_ours(frame.f_code.co_filename):
         return False

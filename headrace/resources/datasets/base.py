@@ -51,7 +51,7 @@ class Pass:
         self._resources: dict[object, SessionResources] = {}
 
     def resources_of(self, function: object, shared: ResourceManager) -> SessionResources:
-        """Returns the resources of the steps of a function, whose random ops begin anew in each pass.
+        """Returns the resources of a function's steps; its random ops restart in each pass.
 
         Args:
           function: the key of the function.

@@ -244,7 +244,7 @@ def needed_global_step(hook: Any) -> Any:
 
 
 def before_updates(step: Any) -> Any:
-    """Returns the fetch of a global step that has its value before the updates of the step of a session.
+    """Returns a fetch of a global step's value before the updates of a run.
 
     A fetch of a reference variable sees the updates, so the fetch is a sum, as in TensorFlow. `needed_global_step` has
     added it, since a session finalizes the graph.

@@ -1,4 +1,4 @@
-"""Double DQN on images with `tf.summary`, a replay memory and a target network, in dennybritz's style."""
+"""Double DQN on images with `tf.summary`, a replay memory and a target network."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""A hidden Markov model: forward algorithm by foldl, Viterbi by scan, Baum-Welch in a loop of assignments."""
+"""A hidden Markov model: forward algorithm, Viterbi and Baum-Welch by foldl, scan and assignments."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf

@@ -1,4 +1,4 @@
-"""IMPALA's V-trace from importance weights by tf.scan, with an LSTM core and a policy loss, in DeepMind's style."""
+"""IMPALA: V-trace from importance weights by tf.scan, an LSTM core and a policy loss."""
 
 import collections
 

@@ -1,4 +1,4 @@
-"""A Kalman filter and smoother by tf.scan, its likelihood trained; a particle filter by a while loop."""
+"""A trained Kalman filter and smoother by tf.scan; a particle filter by a loop."""
 
 import collections
 

@@ -1,4 +1,4 @@
-"""A neural Turing machine (content and location addressing) on the copy task, as an RNNCell of its own."""
+"""A neural Turing machine, an RNNCell of its own, on the copy task."""
 
 import collections
 

@@ -1,4 +1,4 @@
-"""PPO with tf.distributions, a dataset of the batch, clipped ratio and value, in MorvanZhou and tf.data style."""
+"""PPO with tf.distributions, a dataset of the batch, clipped ratio and value."""
 
 import os
 import tempfile

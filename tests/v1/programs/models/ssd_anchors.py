@@ -1,4 +1,4 @@
-"""SSD: anchors, matching by IoU in the graph, hard negative mining, smooth L1, decoding and suppression by class."""
+"""SSD: anchors, matching by IoU, hard negatives, smooth L1, decoding, suppression by class."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf
