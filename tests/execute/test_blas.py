@@ -43,7 +43,7 @@ class Probe:
 def product() -> tuple[hr.Graph, hr.Tensor]:
     g = hr.Graph()
     b = Builder(g)
-    x = b.const(np.eye(128, dtype=np.float32))  # enough work for several threads
+    x = b.const(np.eye(256, dtype=np.float32))  # enough work for several threads
     return g, b.MatMul(x, x)
 
 

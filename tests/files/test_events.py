@@ -119,7 +119,9 @@ def test_a_record_of_a_run_is_the_message_of_its_fields() -> None:
     stats = StepStats(dev_stats=[DeviceStepStats(device="/cpu", node_stats=[node])])
 
     class Metadata:
+        ops = ("y",)
         step_stats = stats
+        partition_graphs = ()
 
     encoded = b"\x0a\x01y" + b"\x10\xac\x02" + b"\x42\x09y = Add()"
     device = b"\x0a\x04/cpu" + b"\x12" + bytes([len(encoded)]) + encoded

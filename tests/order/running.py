@@ -27,6 +27,7 @@ from tests.order.reference import IN_QUEUE, Expected, Reference, State
 # tf.enable_resource_variables()` in the place of the first line it is the same program in TensorFlow.
 PRELUDE = """\
 import headrace.v1 as tf
+tf.enable_resource_variables()
 import numpy as np
 
 log = []
@@ -74,7 +75,8 @@ tf.enable_resource_variables()
 """
 ORDERED = (
     PRELUDE.replace(
-        "import headrace.v1 as tf\n", "import headrace as hr\nfrom tests.order.running import Ordered\ntf = Ordered()\n"
+        "import headrace.v1 as tf\ntf.enable_resource_variables()\n",
+        "import headrace as hr\nfrom tests.order.running import Ordered\ntf = Ordered()\n",
     )
     .replace("log = []\n", "log = []\nfunction = hr.Function\n")
     .replace("tf.random_uniform(", "tf.random.uniform(")

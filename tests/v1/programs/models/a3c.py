@@ -1,4 +1,4 @@
-"""A3C with threads, a Coordinator, shared RMSProp and per-worker copies, in MorvanZhou's and dennybritz's style."""
+"""A3C with threads, a Coordinator, shared RMSProp and a copy of the network for each worker."""
 
 import threading
 

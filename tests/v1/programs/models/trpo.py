@@ -1,4 +1,4 @@
-"""TRPO in the style of OpenAI baselines: flat gradients, Fisher vector products, conjugate gradients."""
+"""TRPO: flat gradients, Fisher vector products, conjugate gradients."""
 
 import numpy as np
 import tensorflow.compat.v1 as tf
