@@ -307,7 +307,7 @@ for _type, _adaptive in (("SdcaOptimizer", "adaptative"), ("SdcaOptimizerV2", "a
         "out_delta_dense_weights: num_dense_features * float32",
         {
             "loss_type": string_attr(allowed=tuple(_LOSSES)),
-            _adaptive: bool_attr(True),
+            _adaptive: bool_attr(False),
             "num_sparse_features": int_attr(minimum=0),
             "num_sparse_features_with_values": int_attr(minimum=0),
             "num_dense_features": int_attr(minimum=0),
