@@ -24,7 +24,7 @@ with flags.override(NATIVE="on"):
     if engine.available():
         pytest.skip(engine.available(), allow_module_level=True)
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.one_engine, pytest.mark.matrix]  # each dtype with each program
 
 SINGLE, DOUBLE = map(np.dtype, (np.complex64, np.complex128))
 BOTH = pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)

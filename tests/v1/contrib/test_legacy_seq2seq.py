@@ -10,6 +10,8 @@ import pytest
 import headrace.v1 as tf
 from tests.v1.contrib.running import drawn, names, run, sigmoid, softmax
 
+pytestmark = pytest.mark.system  # networks, which take their time to compile
+
 legacy = tf.contrib.legacy_seq2seq
 ROWS = np.random.default_rng(0).normal(size=(3, 2, 4)).astype(np.float32)
 

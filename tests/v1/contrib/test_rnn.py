@@ -11,6 +11,8 @@ import pytest
 import headrace.v1 as tf
 from tests.v1.contrib.running import drawn, names, run, sigmoid, softmax
 
+pytestmark = pytest.mark.system  # networks, which take their time to compile
+
 rnn = tf.contrib.rnn
 ROWS = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
 Values = dict[str, np.ndarray]

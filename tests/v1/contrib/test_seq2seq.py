@@ -11,6 +11,8 @@ import pytest
 import headrace.v1 as tf
 from tests.v1.contrib.running import drawn, names, run, sigmoid, softmax
 
+pytestmark = pytest.mark.system  # networks, which take their time to compile
+
 seq2seq = tf.contrib.seq2seq
 MEMORY = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
 QUERY = np.random.default_rng(1).normal(size=(2, 5)).astype(np.float32)
