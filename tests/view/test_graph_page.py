@@ -132,7 +132,7 @@ def test_a_notebook_shows_the_page_in_a_frame(browser: Browser, tmp_path: Path, 
         assert inside.evaluate(reach) == "refused"
         inside.locator("#search").fill("matmul")
         inside.locator("#search").press("Enter")
-        assert inside.locator("#details h2").inner_text() == "outer/inner/cond/matmul"
+        inside.wait_for_selector("#details h2:text-is('outer/inner/cond/matmul')")  # drawn after a layout
 
 
 def in_frame(opened: Opened) -> Any:

@@ -1,4 +1,4 @@
-"""A3C with threads, a Coordinator, shared RMSProp and a copy of the network for each worker."""
+"""A3C with threads, a Coordinator, shared RMSProp and a network for each worker."""
 
 import threading
 
