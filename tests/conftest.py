@@ -190,12 +190,13 @@ def empty_memos() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def switches_of_v1() -> Iterator[None]:
-    """Resets what `disable_v2_behavior` of `headrace.v1` switches for the process."""
+    """Resets what `headrace.v1` has for the process: the implicit default graph and switches."""
     yield
     names = "graph", "variables", "tensor_shape", "layers"
     graph, variables, shapes, layers = (sys.modules.get(f"headrace.v1.{name}") for name in names)
     if graph is not None:
         graph.enable_control_flow_v2()
+        graph._Default.graph = None
     if variables is not None:
         variables.disable_resource_variables()
     if shapes is not None:
