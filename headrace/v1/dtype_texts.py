@@ -26,7 +26,7 @@ def _is_for_tensorflow(frame: FrameType) -> bool:
     for _ in range(_DEPTH):
         if caller is None:
             return False
-        if door in caller.f_globals.values():
+        if any(x is door for x in tuple(caller.f_globals.values())):  # `in` would compare arrays
             return True
         caller = caller.f_back
     return False

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import NamedTuple
+
+import numpy as np
 
 import headrace.v1 as tf
 
@@ -18,6 +21,15 @@ def test_dtypes_print_as_in_tensorflow() -> None:
         "<dtype: 'float32'>", "<dtype: 'int64'>", "<dtype: 'bool'>"
     )  # fmt: skip
     assert str([tf.string, Pair(tf.int32)]) == "[tf.string, Pair(dtype=tf.int32)]"
+
+
+def test_a_module_with_arrays_has_headraces_texts() -> None:
+    """The search for `headrace.v1` among a module's names compares identities: arrays have no truth value."""
+    names = {"values": np.ones(3), "show": str, "dtype": tf.float32, "out": []}
+    thread = threading.Thread(target=exec, args=("out.append(show(dtype))", names))  # a stack without this module
+    thread.start()
+    thread.join()
+    assert names["out"] == ["float32"]
 
 
 def test_tensors_and_variables_print_as_in_tensorflow() -> None:
