@@ -26,7 +26,7 @@ from typing import BinaryIO, Final, TypeVar
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from headrace import dtypes, pb
+from headrace import dtypes, pb, varints
 from headrace.dtypes import DType
 from headrace.errors import (
     DataLossError,
@@ -343,7 +343,7 @@ def _entry(dtype: DType, shape: Sequence[int]) -> pb.BundleEntryProto:
 
 def _string_chunks(value: np.ndarray) -> tuple[list[bytes | memoryview], int]:
     strings: list[bytes] = list(value.reshape(-1))
-    lengths = b"".join(sstable.varint(len(s)) for s in strings)
+    lengths = b"".join(varints.encode(len(s)) for s in strings)
     crc = crc32c(b"".join(len(s).to_bytes(4 if len(s) <= 0xFFFFFFFF else 8, "little") for s in strings))
     check = mask(crc).to_bytes(4, "little")
     crc = crc32c(check, crc)

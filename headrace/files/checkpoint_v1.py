@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from headrace import dtypes, pb
+from headrace import dtypes, pb, varints
 from headrace.dtypes import DType
 from headrace.errors import DataLossError, InvalidArgumentError, UnimplementedError
 from headrace.files import commit, sstable, system
@@ -314,7 +314,7 @@ def _data_of(piece: ManifestEntry) -> pb.TensorProto:
     elif dtype in _FLOATS:
         tag = pb.TensorProto.DESCRIPTOR.fields_by_name[_FLOATS[dtype][0]].number << 3 | 2
         if size:
-            out.MergeFromString(bytes([tag]) + sstable.varint(size) + as_bytes(little_endian(value)).tobytes())
+            out.MergeFromString(bytes([tag]) + varints.encode(size) + as_bytes(little_endian(value)).tobytes())
     else:
         bits = value.view(np.uint16) if dtype is dtypes.float16 else value
         getattr(out, _INTEGERS[dtype]).extend(bits.reshape(-1).tolist())

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace import varints
+
 if TYPE_CHECKING:
     from headrace.metadata.run import RunMetadata
 
@@ -88,7 +90,7 @@ def _field(number: int, value: Any) -> bytes:
     if isinstance(value, list):
         return b"".join(_field(number, v) for v in value)
     if isinstance(value, int):
-        return _varint(number << 3) + _varint(value) if value else b""
+        return varints.encode(number << 3) + varints.encode(value) if value else b""
     content = value.encode() if isinstance(value, str) else _message(value)
     if isinstance(value, str) and not content:
         return b""
@@ -96,14 +98,4 @@ def _field(number: int, value: Any) -> bytes:
 
 
 def _sized(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(n: int) -> bytes:
-    n &= 2**64 - 1  # a negative number in two's complement
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
+    return varints.encode(number << 3 | 2) + varints.encode(len(content)) + content

@@ -27,6 +27,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final
 
+from headrace import varints
 from headrace.errors import DataLossError, UnimplementedError
 from headrace.files.checksum import masked_crc32c
 from headrace.files.regular import RegularFile
@@ -42,21 +43,6 @@ _COMPRESSION: Final = {1: "snappy", 2: "zstd"}
 
 
 # *** writing ***
-
-
-def varint(n: int) -> bytes:
-    """Encodes a number with 7 bits per byte, lowest first, and continuation bits.
-
-    Example:
-      >>> varint(300)
-      b'\\xac\\x02'
-    """
-    out = bytearray()
-    while n > 0x7F:
-        out.append(n & 0x7F | 0x80)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
 
 
 class _Block:
@@ -79,7 +65,9 @@ class _Block:
             self._restarts.append(len(self.data))
         elif self._count:
             shared = _shared(self.last, key)
-        self.data += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        for n in (shared, len(key) - shared, len(value)):
+            self.data += varints.encode(n)
+        self.data += key[shared:] + value
         self.last = key
         self._count += 1
 
@@ -129,7 +117,7 @@ def write(file: BinaryIO, entries: Iterable[tuple[bytes, bytes]]) -> None:
         nonlocal at
         kind = b"\0"
         file.write(data + kind + _U32.pack(masked_crc32c(data + kind)))
-        handle = varint(at) + varint(len(data))
+        handle = varints.encode(at) + varints.encode(len(data))
         at += len(data) + _TRAILER
         return handle
 
@@ -245,17 +233,13 @@ def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    out = shift = 0
-    while at < end and shift < 64:
-        byte = data[at]
-        at += 1
-        out |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if out >= 2**64 or (shift and not byte):  # too large, or not the shortest code
-                break
-            return out, at
-        shift += 7
-    raise _Damage("a number is not written as numbers are")
+    try:
+        out, behind = varints.decode(data, at, end)
+    except ValueError:
+        out, behind = -1, at
+    if not 0 <= out < 2**64 or (behind - at > 1 and not data[behind - 1]):  # too large, or not the shortest code
+        raise _Damage("a number is not written as numbers are")
+    return out, behind
 
 
 def _check_end(file: RegularFile, offset: int, size: int) -> None:

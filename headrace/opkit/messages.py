@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from headrace import dtypes
+from headrace import dtypes, varints
 from headrace.dtypes import DType
 from headrace.errors import DataLossError, InvalidArgumentError
 
@@ -266,17 +266,12 @@ def _packed(kind: _Kind, data: bytes, start: int, end: int) -> Iterator[Any]:
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and the place behind it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= end:
-            break
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & (1 << 64) - 1, at
-    raise DataLossError(f"The message has no whole number at byte {at} of {end}")
+    """A number of 64 bits, and the place behind it."""
+    try:
+        value, behind = varints.decode(data, at, end)
+    except ValueError:
+        raise DataLossError(f"The message has no whole number at byte {at} of {end}") from None
+    return value & (1 << 64) - 1, behind
 
 
 def _pieces(data: bytes) -> Iterator[tuple[int, int, int, int]]:
@@ -343,11 +338,11 @@ def written(field: Field, values: Sequence[Any]) -> bytes:
     """The bytes of a field with these values."""
     if not values:
         return b""
-    kind, tag = field.kind, _number(field.number << 3 | field.kind.wire)
+    kind, tag = field.kind, varints.encode(field.number << 3 | field.kind.wire)
     if field.packed:
         content = b"".join(_bytes(kind, v) for v in values)
-        return _number(field.number << 3 | _BYTES) + _number(len(content)) + content
-    end = _number(field.number << 3 | _END) if kind.wire == _START else b""
+        return varints.encode(field.number << 3 | _BYTES) + varints.encode(len(content)) + content
+    end = varints.encode(field.number << 3 | _END) if kind.wire == _START else b""
     return b"".join(tag + _bytes(kind, v) + end for v in values)
 
 
@@ -355,14 +350,5 @@ def _bytes(kind: _Kind, value: Any) -> bytes:
     if kind.format:
         return struct.pack(kind.format, kind.to_wire(value))
     if kind.wire == _VARINT:
-        return _number(kind.to_wire(value))
-    return (_number(len(value)) if kind.wire == _BYTES else b"") + bytes(value)
-
-
-def _number(n: int) -> bytes:
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
+        return varints.encode(kind.to_wire(value))
+    return (varints.encode(len(value)) if kind.wire == _BYTES else b"") + bytes(value)

@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from headrace import dtypes, file_access, forking
+from headrace import dtypes, file_access, forking, varints
 from headrace.errors import (
     CancelledError,
     HeadraceInternalError,
@@ -385,19 +385,10 @@ def _name_in(element: Any, queue: Queue) -> str:
 # *** the state as a message: TensorFlow's ReaderBaseState, three numbers (fields 1 to 3) and a string (4) ***
 
 
-def _varint(n: int) -> bytes:
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
-
-
 def _message(numbers: tuple[int, ...], work: bytes) -> bytes:
-    parts = [bytes([field << 3]) + _varint(n) for field, n in enumerate(numbers, 1) if n]
+    parts = [bytes([field << 3]) + varints.encode(n) for field, n in enumerate(numbers, 1) if n]
     if work:
-        parts.append(b"\x22" + _varint(len(work)) + work)
+        parts.append(b"\x22" + varints.encode(len(work)) + work)
     return b"".join(parts)
 
 
@@ -406,16 +397,8 @@ def _parsed(state: bytes) -> tuple[tuple[int, int, int], bytes]:
 
     def varint() -> int:
         nonlocal at
-        out = 0
-        for shift in range(0, 70, 7):
-            if at >= len(state):
-                raise ValueError("it ends in the middle of a number")
-            byte = state[at]
-            at += 1
-            out |= (byte & 127) << shift
-            if byte < 128:
-                return out - (1 << 64) if out >= 1 << 63 else out
-        raise ValueError("a number has more than 64 bits")
+        out, at = varints.decode(state, at, len(state))
+        return out - (1 << 64) if out >= 1 << 63 else out
 
     while at < len(state):
         tag = varint()

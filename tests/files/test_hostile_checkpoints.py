@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import dtypes, pb
+from headrace import dtypes, pb, varints
 from headrace.errors import (
     DataLossError,
     FailedPreconditionError,
@@ -294,7 +294,7 @@ def table(entries: list[tuple[int, bytes, bytes]]) -> bytes:
     `shared` is the number of bytes that a key shares with the key before it, and `rest` is the rest of the key.
     """
     out = b"".join(
-        sstable.varint(shared) + sstable.varint(len(rest)) + sstable.varint(len(value)) + rest + value
+        varints.encode(shared) + varints.encode(len(rest)) + varints.encode(len(value)) + rest + value
         for shared, rest, value in entries
     )
     return out + struct.pack("<II", 0, 1)
@@ -306,7 +306,7 @@ def file_of(blocks: list[bytes], index: bytes | None = None, handles: Any = None
 
     def put(block: bytes, kind: bytes = b"\0") -> bytes:
         nonlocal out
-        place = sstable.varint(len(out)) + sstable.varint(len(block))
+        place = varints.encode(len(out)) + varints.encode(len(block))
         places.append((len(out), len(block)))
         out += block + kind + struct.pack("<I", masked_crc32c(block + kind))
         return place
@@ -315,7 +315,7 @@ def file_of(blocks: list[bytes], index: bytes | None = None, handles: Any = None
         put(block, kind)
     given = handles or list(places)
     if index is None:
-        index = table([(0, b"~%05d" % i, sstable.varint(a) + sstable.varint(n)) for i, (a, n) in enumerate(given)])
+        index = table([(0, b"~%05d" % i, varints.encode(a) + varints.encode(n)) for i, (a, n) in enumerate(given)])
     place = put(table([])) + put(index)
     return out + place.ljust(40, b"\0") + struct.pack("<Q", sstable.MAGIC)
 

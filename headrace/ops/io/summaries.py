@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace import varints
 from headrace.dtypes import REAL, DType, float16, float32, float64, uint8
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.files import summaries
@@ -249,14 +250,10 @@ def _merge(*parts: Any) -> np.ndarray:
 def _field(number: int, content: bytes | float) -> bytes:
     """A field of a message: bytes, an integer, or a float as a double."""
     if isinstance(content, bytes):
-        return _varint(number << 3 | 2) + _varint(len(content)) + content
+        return varints.encode(number << 3 | 2) + varints.encode(len(content)) + content
     if isinstance(content, int):
-        return _varint(number << 3) + _varint(content)
-    return _varint(number << 3 | 1) + struct.pack("<d", content)
-
-
-def _varint(n: int) -> bytes:
-    return bytes([n]) if n < 128 else bytes([n & 127 | 128]) + _varint(n >> 7)
+        return varints.encode(number << 3) + varints.encode(content)
+    return varints.encode(number << 3 | 1) + struct.pack("<d", content)
 
 
 def _of(*values: bytes) -> np.ndarray:
