@@ -128,7 +128,7 @@ class GradGraph(FuncGraph):
         """Returns the read of a forward reference, which is added at first."""
         found = self._values.get(reference)
         if found is None:
-            found = self._values[reference] = Builder(self.forward, source=reference.op.source).Identity(reference)
+            found = self._values[reference] = read_reference(reference)
         return found
 
     def fetch(self, t: Tensor) -> Tensor:
@@ -141,8 +141,6 @@ class GradGraph(FuncGraph):
         op = t.op
         if _is_constant(op):
             return self.rematerialize(t)
-        if t.dtype.is_ref:
-            return self.capture(read_reference(t))
         k = self.position.get(t)
         if k is not None:
             given = self.given(k)

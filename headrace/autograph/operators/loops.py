@@ -467,9 +467,8 @@ class _Tracing:
         if replaced:
             branches.replace(self._state, replaced)
         after = [_rebuilt(e, results) for e in self._entries]
-        if (
-            self._runs and "maximum_iterations" not in self._plan.options
-        ):  # an iteration has given each variable a value, unless a branch in it has not
+        if self._runs and "maximum_iterations" not in self._plan.options:
+            # an iteration has given each variable a value, unless a branch in it has not
             after = [
                 x.value if isinstance(x, Maybe) and n not in self._unsure else x
                 for n, x in zip(self._state.names, after)

@@ -23,18 +23,23 @@ _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 _MASK = 2**64 - 1
 
 
-def each(f: Callable[[Rows], Words], strings: np.ndarray) -> Words:
+def each(f: Callable[[Rows], Words], strings: np.ndarray, words: tuple[int, ...] = ()) -> Words:
     """Applies the hash `f` to each string of an array.
 
     All strings of one length are hashed in one call.
+
+    Args:
+      f: the hash, of rows of bytes.
+      strings: the strings.
+      words: the shape of the hash of one string; (): it is one number.
     """
     flat = strings.reshape(-1)
     lengths = np.fromiter(map(len, flat), np.int64, flat.size)
-    out = np.empty(flat.size, np.uint64)
+    out = np.empty((flat.size, *words), np.uint64)
     for n in np.unique(lengths).tolist():
         at = np.flatnonzero(lengths == n)
         out[at] = f(np.frombuffer(b"".join(flat[at]), np.uint8).reshape(len(at), n))
-    return out.reshape(strings.shape)
+    return out.reshape((*strings.shape, *words))
 
 
 def _word(rows: Rows, at: int, size: int = 8) -> Words:

@@ -159,9 +159,9 @@ op(
 
 def _halves(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any) -> Any:
-        low = each(lambda rows: farm128(rows)[0], x)
-        low = np.where(low < 2, low + np.uint64(2**64 - 2), low)  # 0 and 1 are free for other uses
-        return np.stack([low, each(lambda rows: farm128(rows)[1], x)], -1).view(np.int64)
+        words = each(lambda rows: np.stack(farm128(rows), -1), x, (2,))
+        words[..., 0][words[..., 0] < 2] += np.uint64(2**64 - 2)  # 0 and 1 are free for other uses
+        return words.view(np.int64)
 
     return kernel
 
