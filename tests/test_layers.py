@@ -52,7 +52,8 @@ TOP |= {
 }
 COMMAND = {"cli", "inspect", "progress", "view"}
 OBSERVE = TOP | {"inspect", "observe", "view"}
-ALL = TOP | COMMAND | {"dist", "observe", "train", "v1", "__main__", "pb", ""}
+MODELS = {"saved_model", "onnx", "serve", "master_service"}
+ALL = TOP | COMMAND | MODELS | {"dist", "observe", "train", "v1", "__main__", "pb", ""}
 
 # The parts that each part of the package may import. Keys are top-level modules and packages; "" is
 # headrace/__init__.py, and so the names a user sees (`import headrace as hr`). Within a part everything may import
@@ -110,8 +111,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "target": ENGINE | {"compiled_step", "environment", "pipeline", "stages"},
     "dist": TOP | {"observe"},
     "train": TOP,
+    "saved_model": TOP | {"pb", "train"},
+    "onnx": TOP,
+    "serve": TOP | {"dist", "pb", "saved_model", "train"},
+    "master_service": TOP | {"dist", "pb"},
     **dict.fromkeys(COMMAND, TOP | COMMAND | {"dist", "observe", "train", "view"}),
-    "cli": TOP | COMMAND | {"dist", "observe", "train", "view", "v1"},
+    "cli": TOP | COMMAND | MODELS | {"dist", "observe", "train", "view", "v1"},
     "inspect": TOP | {"inspect", "view"},
     "observe": OBSERVE,
     "view": {"view"},
@@ -159,7 +164,7 @@ LAYER = (
         "4",
     )
     | {"dist": "5", "observe": "5", "train": "5", "view": "5"}
-    | dict.fromkeys(COMMAND, "5")
+    | dict.fromkeys(COMMAND | MODELS, "5")
     | {"": "6", "cli": "6", "v1": "6", "__main__": "6"}
 )
 
@@ -182,6 +187,9 @@ THIRD_PARTY: dict[str, set[str]] = {
     "session": ARRAYS | {"threadpoolctl"},
     "dist": ARRAYS | {"msgspec", "ray"},
     "train": ARRAYS | {"tqdm", "matplotlib"},
+    "saved_model": ARRAYS | {"google"},
+    "master_service": ARRAYS | {"google", "grpc"},
+    "onnx": ARRAYS | {"google", "onnx"},
 }
 
 # Single modules that promise more than their layer does: the propagator is pure.
