@@ -192,10 +192,11 @@ _LATER = {
     "ClusterSpec": "headrace.dist.cluster_spec:ClusterSpec",
     "NetworkOptions": "headrace.dist.network:NetworkOptions",
     "Server": "headrace.dist.server:Server",
+    "master_service": "headrace.master_service",  # it imports grpc
 }
 
 if _typing.TYPE_CHECKING:
-    from headrace import autograph, train
+    from headrace import autograph, master_service, train
     from headrace.api import data
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
@@ -243,7 +244,7 @@ __all__ = [
     "int16", "int32", "int64", "int8", "invert", "invert_permutation", "io", "is_finite", "is_inf", "is_nan",
     "is_tensor", "jacobian", "jit", "jvp", "l2_normalize", "layers", "left_shift", "less", "less_equal", "lgamma",
     "linalg", "linspace", "load", "load_plugins", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "lookup", "map_fn", "math", "matmul", "matrix_transpose", "matvec", "maximum",
+    "logical_or", "logical_xor", "lookup", "map_fn", "master_service", "math", "matmul", "matrix_transpose", "matvec", "maximum",
     "meshgrid", "minimum", "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis",
     "nextafter", "nn", "no_op",
     "norm", "not_equal", "nth_element", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",

@@ -9,6 +9,7 @@
     headrace view step.hrrec                            # the page of a recorded step (`hr.record`), or of a graph
     headrace worker --cluster cluster.toml --job worker --task 0
     headrace status headrace://host:2222
+    headrace serve --grpc 8470                          # TensorFlow's clients run their graphs here
     headrace docs learn/tutorial                        # a page of the documentation; `headrace docs` lists the pages
     headrace migrate program.py                         # names of TensorFlow 1 that headrace.v1 lacks
 
@@ -214,6 +215,28 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     worker.set_defaults(command=_worker, failed=FAILED)
 
+    serve = commands.add_parser("serve", help="answer TensorFlow's clients")
+    serve.add_argument(
+        "--grpc", type=_port, required=True, metavar="PORT", help="port of TensorFlow's master service; 0: a free one"
+    )
+    serve.add_argument("--host", default="127.0.0.1", metavar="HOST", help="address to listen on, if not loopback")
+    serve.add_argument("--target", metavar="TARGET", help="a cluster that runs the steps, headrace://host:port")
+    serve.add_argument(
+        "--device", action="append", default=[], metavar="TYPE=N", help="number of devices of a type, such as CPU=2"
+    )
+    serve.add_argument("--job", default="localhost", metavar="NAME", help="the job in the names of the devices")
+    serve.add_argument("--files", metavar="DIR", help="the folder whose files clients may use; without it none")
+    serve.add_argument(
+        "--largest-message", type=_bytes, metavar="BYTES", help="size of the largest request or response"
+    )
+    serve.add_argument("--sessions", type=int, metavar="N", help="the largest number of open sessions")
+    serve.add_argument(
+        "--idle", type=_seconds, metavar="SECONDS", help="time without calls after which a session ends"
+    )
+    _add_guards(serve)
+    serve.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
+    serve.set_defaults(command=_serve_grpc, failed=FAILED)
+
     status = commands.add_parser("status", help="describe a cluster: workers, steps under way, and their waits")
     status.add_argument("target", metavar="TARGET", help="the address of a server, headrace://host:port")
     status.add_argument("--json", action="store_true", help="print the state as JSON")
@@ -291,6 +314,13 @@ def _worker(args: argparse.Namespace) -> int:
     from headrace.dist import command
 
     command.worker(args, lambda text: print(f"headrace: {text}", file=sys.stderr))
+    return OK
+
+
+def _serve_grpc(args: argparse.Namespace) -> int:
+    from headrace.master_service import command
+
+    command.serve(args, lambda text: print(f"headrace: {text}", file=sys.stderr))
     return OK
 
 

@@ -31,6 +31,7 @@ _BETWEEN: Final = (contextlib.__file__, importlib.__file__, "<frozen importlib")
 
 DEBUG: Final = 10  # the numbers of `logging`
 INFO: Final = 20
+WARNING: Final = 30
 
 
 def users_frame() -> FrameType | None:

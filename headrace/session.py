@@ -622,6 +622,9 @@ class Session:
         self._active.add(step)
         if self._closed:
             raise CancelledError("the session was closed before the run began")
+        if options.cancellation is not None:
+            step.cancellation = options.cancellation
+            step.cancellation.add(step)
         if options.check_numerics or options.breakpoints:
             from headrace.observe.inspectors import inspectors_of  # needed by runs that are debugged only
 

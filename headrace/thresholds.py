@@ -998,6 +998,33 @@ REFUSED_CLIENT: Final = 1.0
 # Unit: bytes. Estimate.
 LONGEST_SECRET: Final = 1 << 16
 
+# *** TensorFlow's clients: master_service ***
+
+# Largest request of a client, and largest response; unless `Server` has another number. A request is in memory as a
+# whole, before any of it is read.
+# Unit: bytes. Bound (tests/master_service/test_server.py).
+CLIENT_MESSAGE: Final = 1 << 28
+
+# Sessions of a server; callables and open partial runs of a session; and calls of all clients under way, each with a
+# thread of its own. The next one fails with ResourceExhaustedError.
+# Unit: sessions; callables; partial runs; calls. Bound (tests/master_service/test_server.py).
+CLIENT_SESSIONS: Final = 256
+CLIENT_CALLABLES: Final = 1024
+CLIENT_PARTIAL_RUNS: Final = 256
+CLIENT_CALLS: Final = 512
+
+# Time without calls after which the session of a client ends, unless `Server` has another number; the same after a call
+# broke off, which tells that the client's process has ended; and the interval of the looks at these times.
+# Unit: seconds. Bound (tests/master_service/test_server.py).
+IDLE_CLIENT: Final = 3600.0
+BROKEN_CLIENT: Final = 10.0
+CLIENT_SWEEP: Final = 1.0
+
+# Time after which a connection without traffic is probed, and after which a probe without an answer ends it.
+# Unit: seconds. Estimate.
+CLIENT_PROBE: Final = 30.0
+CLIENT_PROBE_ANSWER: Final = 10.0
+
 # *** Drawings of graphs: inspect ***
 
 # Operations that a page of a graph draws; `headrace inspect --html --full` draws more.

@@ -92,7 +92,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "partial": ENGINE | {"fetches", "pipeline"},
     "graph_growth": ENGINE,
     "partition_graphs": ENGINE | {"compiled_step", "pb"},
-    "session_config": ENGINE | {"environment"},
+    "session_config": ENGINE | {"environment", "pb"},
     "session": ENGINE
     | {
         "compiled_step",

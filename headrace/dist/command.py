@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.dist.address import Address, default_options
@@ -35,7 +35,7 @@ def worker(args: argparse.Namespace, report: Callable[[str], None]) -> None:
         largest_frame=args.largest_frame,
         shared_memory=args.shared_memory,
     )
-    devices = dict(_device(text) for text in args.device)
+    devices = device_counts(args.device)
     server = Server(cluster, args.job, args.task, devices=devices, options=options, bind=args.bind, files=args.files)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.request_stop())
@@ -58,9 +58,13 @@ def _wait_for_eof(server: Server) -> None:
     server.request_stop()
 
 
-def _device(text: str) -> tuple[str, int]:
-    kind, _, n = text.partition("=")
-    return kind, int(n) if n.isdigit() else -1
+def device_counts(texts: Sequence[str]) -> dict[str, int]:
+    """Returns the number of devices of each type, of arguments such as "CPU=2"."""
+    counts = {}
+    for text in texts:
+        kind, _, n = text.partition("=")
+        counts[kind] = int(n) if n.isdigit() else -1
+    return counts
 
 
 def status(args: argparse.Namespace) -> str:

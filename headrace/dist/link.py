@@ -74,7 +74,6 @@ EARLY_PING: Final = thresholds.EARLY_PING  # seconds between two of them
 READS: Final = thresholds.LINK_READS  # calls of `recv_into` before other links have their turn
 PROBE: Final = thresholds.BANDWIDTH_PROBE  # bytes that measure the bandwidth
 SAMPLES: Final = thresholds.CLOCK_SAMPLES  # pings from which the difference of clocks is estimated
-WARNING: Final = 30  # the number of `logging`
 
 
 @record(frozen=True, slots=True)
@@ -730,7 +729,7 @@ class Link:
 
 def warn(text: str) -> None:
     """Logs a warning about a connection (logger "headrace.dist")."""
-    log = notices.listener("dist", WARNING)
+    log = notices.listener("dist", notices.WARNING)
     if log is not None:
         log.warning(text)
 

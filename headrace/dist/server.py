@@ -27,7 +27,7 @@ from headrace.dist.client import RemoteTarget
 from headrace.dist.cluster_spec import ClusterSpec
 from headrace.dist.codec import Control, Frame, Token, encode_control
 from headrace.dist.handshake import Peer
-from headrace.dist.link import WARNING, Link
+from headrace.dist.link import Link
 from headrace.dist.master_node import MasterNode
 from headrace.dist.network import Network, NetworkOptions, Peers, split_address
 from headrace.dist.reactor import Reactor
@@ -311,7 +311,7 @@ class Server:
 
 def _refuse(link: Link, reason: str) -> None:
     """Closes a connection whose peer breaks the protocol."""
-    log = notices.listener("dist", WARNING)
+    log = notices.listener("dist", notices.WARNING)
     if log is not None:
         log.warning("%s is closed: %s", link, reason)
     link.close(reason)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.execute.records import Iteration, Ready
     from headrace.file_access import FileAccess
     from headrace.ir.graph import Operation
+    from headrace.metadata import Cancellation
 
 _ids = itertools.count(1)
 _making = threading.Lock()
@@ -86,6 +87,7 @@ class Step:
       memory: the account of its device (`resources.step_memory.StepMemory`); None if the device has no memory limit.
       ready: a queue of ready nodes, or a function that makes the queue of a device; None: deques.
       clock: the time, and all waits of the step.
+      cancellation: cancels the step from another thread (`metadata.Cancellation`), or None.
       cancelled: the error with which the step was cancelled, or None.
       blocked_in: in compiled code, the operation whose blocking kernel is being called, or None.
       completions: results that pool threads and asynchronous kernels pass to the executor; an entry None only wakes it
@@ -102,6 +104,7 @@ class Step:
         "_threads",
         "advise",
         "blocked_in",
+        "cancellation",
         "cancelled",
         "clock",
         "deadline",
@@ -144,6 +147,7 @@ class Step:
         self.files: FileAccess | None = None
         self.advise: Callable[[Operation], str] | None = None
         self.is_long_wait_told = False
+        self.cancellation: Cancellation | None = None
         self.cancelled: BaseException | None = None
         self.blocked_in: Operation | None = None
         self._threads = threads
@@ -248,6 +252,8 @@ class Step:
 
     def close(self) -> None:
         """Drops the step's resources."""
+        if self.cancellation is not None:
+            self.cancellation.discard(self)
         self.parts.clear()  # they refer back to this object
         if self._own is not None:
             self._own.close()

@@ -18,6 +18,7 @@ from headrace import step_events
 from headrace.records import record
 
 if TYPE_CHECKING:
+    from headrace.metadata.cancellation import Cancellation
     from headrace.metadata.step_stats import Firing, StepStats
 
 UNFINISHED: Final = 100
@@ -71,6 +72,7 @@ class RunOptions:
       watch: values to return from inside of the step: a result of `hr.watch`, or a list of them. The run then returns a
         pair of the fetched and the watched values.
       output_partition_graphs: whether the `RunMetadata` of the run gets the graph that each device ran.
+      cancellation: ends the run when another thread cancels it (`metadata.Cancellation`), or None.
 
     Source: TensorFlow's `tf.compat.v1.RunOptions`.
 
@@ -92,6 +94,7 @@ class RunOptions:
     profile: Any = None
     watch: Any = None
     output_partition_graphs: bool = False
+    cancellation: Cancellation | None = None
 
     NO_TRACE: ClassVar[int] = 0
     SOFTWARE_TRACE: ClassVar[int] = 1

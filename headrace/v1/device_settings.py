@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace import flags, pb, public_names
-from headrace.v1.config import OFF, REWRITERS, left_out
+from headrace.session_config import OFF, REWRITERS, left_out
 from headrace.v1.session import defaults
 
 

@@ -13,9 +13,8 @@ from headrace.api.sparse_tensor import SparseTensor
 from headrace.fetches import converting
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.ir.indexed_slices import IndexedSlices
-from headrace.session_config import read_config
+from headrace.session_config import read_config, settings
 from headrace.target import connectable
-from headrace.v1.config import settings
 from headrace.v1.graph import get_default_graph
 from headrace.v1.tensor_shape import TensorShape
 

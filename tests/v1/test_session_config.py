@@ -11,7 +11,7 @@ import pytest
 import headrace as hr
 import headrace.v1 as tf
 from headrace import pb
-from headrace.v1.config import settings
+from headrace.session_config import settings
 
 pytestmark = pytest.mark.one_engine
 

@@ -384,11 +384,13 @@ class NodeImport:
         out = []
         for g in groups:
             if isinstance(g, str) and g.startswith(_COLOCATED):
-                other = self.nodes.get(g[len(_COLOCATED) :])
+                name = g[len(_COLOCATED) :]
+                other = self.nodes.get(name) or self.mapped.get((name, CONTROL))
                 if other is not None:
+                    self.used.add((name, CONTROL))
                     g = _COLOCATED + other.name
                 else:
-                    self.check_colocated(node, g[len(_COLOCATED) :])
+                    self.check_colocated(node, name)
             out.append(g)
         return tuple(out)
 
