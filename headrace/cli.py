@@ -230,9 +230,7 @@ def _parser() -> argparse.ArgumentParser:
         "--largest-message", type=_bytes, metavar="BYTES", help="size of the largest request or response"
     )
     serve.add_argument("--sessions", type=int, metavar="N", help="the largest number of open sessions")
-    serve.add_argument(
-        "--idle", type=_seconds, metavar="SECONDS", help="time without calls after which a session ends"
-    )
+    serve.add_argument("--idle", type=_seconds, metavar="SECONDS", help="time without calls after which a session ends")
     _add_guards(serve)
     serve.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     serve.set_defaults(command=_serve_grpc, failed=FAILED)

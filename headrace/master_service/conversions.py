@@ -50,8 +50,9 @@ def status_of(error: BaseException) -> Status:
     """Returns the code and the text of an error."""
     if isinstance(error, OpError):
         text = error.message
-        if error.node and f"{{{{node {error.node}}}}}" not in text:
-            text += f"\n\t [[{{{{node {error.node}}}}}]]"
+        node = (error.node or "").partition(":")[0]  # some errors name a tensor
+        if node and f"{{{{node {node}}}}}" not in text:
+            text += f"\n\t [[{{{{node {node}}}}}]]"
         return Status(error.error_code, text)
     if isinstance(error, (MemoryError, RecursionError)):
         return Status(errors.RESOURCE_EXHAUSTED, f"{type(error).__name__}: {error}")
@@ -178,7 +179,9 @@ def value_of(proto: pb.TensorProto, name: str, most_bytes: int) -> Any:
       UnimplementedError: a resource or variant, which belongs to its step.
     """
     if proto.dtype in (pb.DT_RESOURCE, pb.DT_VARIANT):
-        raise UnimplementedError(f"the value fed to '{name}' is a handle; feed its contents, or run the op that made it")
+        raise UnimplementedError(
+            f"the value fed to '{name}' is a handle; feed its contents, or run the op that made it"
+        )
     try:
         found = attrs.decode_tensor(proto)
     except ValueError as e:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import grpc
 
-from headrace import errors, notices, pb
+from headrace import notices
 from headrace.file_access import FileAccess, limited
 from headrace.master_service.conversions import Status, parsed, shortened, status_of
 from headrace.metadata import Cancellation
@@ -22,11 +22,13 @@ from headrace.pb import master_pb2
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from headrace.master_service.sessions import ClientSession, Sessions
+    from headrace.master_service.sessions import Sessions
 
 NAME: Final = "tensorflow.MasterService"
 _LEFT: Final = "the client has left: its process ended, its connection broke, or its time limit passed"
-_LEAST_LEFT: Final = 0.05  # seconds before the client's time limit up to which a call counts as broken off by the client
+_LEAST_LEFT: Final = (
+    0.05  # seconds before the client's time limit up to which a call counts as broken off by the client
+)
 
 _CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -221,5 +223,3 @@ def _reported(method: str, error: Exception) -> Status:
         if log is not None:
             log.warning("%s failed: %s", method, status.text, exc_info=error)
     return status
-
-

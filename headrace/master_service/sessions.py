@@ -34,7 +34,7 @@ from headrace.records import record
 from headrace.session import Session
 
 if TYPE_CHECKING:
-    from headrace.ir.graph import Operation, Tensor
+    from headrace.ir.graph import Tensor
     from headrace.pb.master_pb2 import PartialRunSetupRequest, RunStepRequest, RunStepResponse
     from headrace.target import Connectable
 
@@ -93,9 +93,7 @@ class ClientSession:
       PermissionDeniedError: the graph calls Python functions of the server's process.
     """
 
-    def __init__(
-        self, graph_def: pb.GraphDef, config: Mapping[str, Any], target: Connectable, most_bytes: int
-    ) -> None:
+    def __init__(self, graph_def: pb.GraphDef, config: Mapping[str, Any], target: Connectable, most_bytes: int) -> None:
         self.handle = secrets.token_hex(16)
         self.version = 0
         self._graph = Graph()
@@ -211,9 +209,7 @@ class ClientSession:
         handle = request.partial_run_handle
         fed = fed_tensors(self._graph, [f.name for f in request.feed])
         fetched = fetched_tensors(self._graph, request.fetch)
-        feeds = {
-            t: value_of(f.tensor, t.name, self._most_bytes) for t, f in zip(fed, request.feed, strict=True)
-        }
+        feeds = {t: value_of(f.tensor, t.name, self._most_bytes) for t, f in zip(fed, request.feed, strict=True)}
         try:
             values = self._session.partial_run(handle, [*fetched, *targets(self._graph, request.target)], feeds)
         finally:
@@ -418,8 +414,7 @@ class Sessions:
             gone = [
                 handle
                 for handle, e in self._entries.items()
-                if not e.calls
-                and now - e.used > (thresholds.BROKEN_CLIENT if e.is_broken else self._idle_seconds)
+                if not e.calls and now - e.used > (thresholds.BROKEN_CLIENT if e.is_broken else self._idle_seconds)
             ]
             entries = [self._entries.pop(handle) for handle in gone]
         for entry in entries:

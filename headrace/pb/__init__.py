@@ -41,13 +41,23 @@ from headrace.pb.versions_pb2 import VersionDef
 if TYPE_CHECKING:
     from headrace.pb.checkpoint_state_pb2 import CheckpointState
     from headrace.pb.cluster_pb2 import ClusterDef, JobDef
-    from headrace.pb.config_pb2 import ConfigProto, GPUOptions, GraphOptions, OptimizerOptions, RunMetadata, RunOptions
+    from headrace.pb.config_pb2 import (
+        CallableOptions,
+        ConfigProto,
+        GPUOptions,
+        GraphOptions,
+        OptimizerOptions,
+        RunMetadata,
+        RunOptions,
+    )
     from headrace.pb.cost_graph_pb2 import CostGraphDef
+    from headrace.pb.device_attributes_pb2 import DeviceAttributes
     from headrace.pb.event_pb2 import Event, LogMessage, SessionLog
     from headrace.pb.example_pb2 import Example, SequenceExample
     from headrace.pb.feature_pb2 import BytesList, Feature, FeatureList, FeatureLists, Features, FloatList, Int64List
     from headrace.pb.histogram_pb2 import HistogramProto
     from headrace.pb.meta_graph_pb2 import AssetFileDef, CollectionDef, MetaGraphDef, SignatureDef, TensorInfo
+    from headrace.pb.named_tensor_pb2 import NamedTensorProto
     from headrace.pb.queue_runner_pb2 import QueueRunnerDef
     from headrace.pb.rewriter_config_pb2 import RewriterConfig
     from headrace.pb.saved_model_pb2 import SavedModel
@@ -69,12 +79,14 @@ __all__ = [
     "BundleEntryProto",
     "BundleHeaderProto",
     "BytesList",
+    "CallableOptions",
     "CheckpointState",
     "ClusterDef",
     "CollectionDef",
     "ConfigProto",
     "CostGraphDef",
     "DataType",
+    "DeviceAttributes",
     "Event",
     "Example",
     "Feature",
@@ -99,6 +111,7 @@ __all__ = [
     "MetaGraphDef",
     "MultiGraphNodeProto",
     "NameAttrList",
+    "NamedTensorProto",
     "NodeDef",
     "OpDef",
     "OpDeprecation",
@@ -143,10 +156,12 @@ _LATER = {
     "BundleEntryProto": "tensor_bundle",
     "BundleHeaderProto": "tensor_bundle",
     "BytesList": "feature",
+    "CallableOptions": "config",
     "CheckpointState": "checkpoint_state",
     "ClusterDef": "cluster",
     "CollectionDef": "meta_graph",
     "ConfigProto": "config",
+    "DeviceAttributes": "device_attributes",
     "CostGraphDef": "cost_graph",
     "Event": "event",
     "Example": "example",
@@ -164,6 +179,7 @@ _LATER = {
     "LogMessage": "event",
     "MetaGraphDef": "meta_graph",
     "MultiGraphNodeProto": "tfprof_output",
+    "NamedTensorProto": "named_tensor",
     "OpLogProto": "tfprof_log",
     "OptimizerOptions": "config",
     "QueueRunnerDef": "queue_runner",
