@@ -170,13 +170,10 @@ class ConcreteFunction:
 
     def _apply(self, *tensors: Any) -> Any:
         """Creates the call in the current graph; returns the structure of its results."""
-        outputs = self.with_bound(self.bound, tensors)
-        if not outputs:
-            return self.structured_outputs
-        return nest.pack(self.structured_outputs, _with_constants(self.structured_outputs, outputs))
+        return self.with_bound(self.bound, tensors)
 
-    def with_bound(self, bound: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
-        """Creates a call in the current graph; returns its flat results.
+    def with_bound(self, bound: Sequence[Any], tensors: Sequence[Any]) -> Any:
+        """Creates a call in the current graph; returns the structure of its results.
 
         Args:
           bound: the bound inputs.
@@ -188,7 +185,9 @@ class ConcreteFunction:
         type = "StatefulPartitionedCall" if signature.is_stateful else "PartitionedCall"
         attrs = {"f": Func(name), "Tout": tuple([decode_dtype(a.type) for a in signature.output_arg])}
         made = tracing.operation_of(b.make(type, ([*tensors, *[self._bound(x, b) for x in bound]],), attrs, "call"))
-        return list(made.outputs)
+        if not made.outputs:
+            return self.structured_outputs
+        return nest.pack(self.structured_outputs, _with_constants(self.structured_outputs, made.outputs))
 
     def _bound(self, x: Any, b: Any) -> Any:
         if isinstance(x, Unbound):

@@ -12,9 +12,8 @@ Source: TensorFlow's `saved_model/load.py`.
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import shapes
@@ -261,17 +260,31 @@ class ObjectGraph:
         raise GraphError(f"the function {function!r} of the SavedModel is bound to node {n}, {x!r}, which is no tensor")
 
     def _restore_tables(self) -> None:
-        """Calls the functions that restore the contents of tables."""
+        """Restores the contents of tables that change.
+
+        The function that saves a table returns the keys of the values in the checkpoint, and another one takes them.
+        """
         for i, node in enumerate(self._saved.nodes):
-            keys = [k for name, k in self._values.keys(i).items() if name != "VARIABLE_VALUE"]
-            for table in node.saveable_objects.values():
-                restore = self._made[table.restore_function]
-                if isinstance(self._made[i], Resource) and keys:
-                    _call_restore(restore, [functools.partial(self._values.read, k) for k in keys], i)
+            for name, table in node.saveable_objects.items():
+                key = self._values.keys(i).get(name)
+                if key is not None and isinstance(self._made[i], Resource):
+                    stored = self._only(table.save_function).call([key])
+                    values = [self._values.read(_text(spec)) for spec in stored]
+                    self._only(table.restore_function).call(values)
+
+    def _only(self, i: int) -> ConcreteFunction:
+        """Returns the concrete function of a node that is a function with one trace."""
+        f = self._made[i]
+        if isinstance(f, Function) and f.concrete_functions:
+            f = f.concrete_functions[0]
+        if not isinstance(f, ConcreteFunction):
+            raise GraphError(f"node {i} of the SavedModel's objects is {f!r}, not a function")
+        return f
 
 
-def _call_restore(restore: Any, values: Sequence[Callable[[], Any]], i: int) -> None:
-    concrete = restore.concrete_functions[0] if isinstance(restore, Function) and restore.concrete_functions else restore
-    if not isinstance(concrete, ConcreteFunction) or len(concrete.inputs) != len(values):
-        raise GraphError(f"node {i} of the SavedModel has {len(values)} values, and no function that restores them")
-    concrete.call([read() for read in values])
+def _text(spec: Any) -> str:
+    """Returns the key of a value from the result of a function that saves."""
+    try:
+        return str(spec["name"].numpy().item().decode())
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise GraphError(f"a function that saves a table returned {spec!r}, without the name of a value") from e

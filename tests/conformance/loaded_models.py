@@ -81,7 +81,8 @@ def linear() -> Case:
             return self.steps.read_value()
 
     calls = [("__call__", (X,), {}), ("signatures/serving_default", (), {"x": X}), ("count", (), {}), ("count", (), {})]
-    return Case(Linear(), calls, [("__call__", (X,), {})])
+    model = Linear()
+    return Case(model, calls, [("__call__", (X,), {})], signatures=model.__call__)
 
 
 def several_signatures() -> Case:
@@ -640,7 +641,7 @@ def check(name: str) -> None:
                     dense = [module.convert_to_tensor(g) for module, g in ((hr, x), (tf, y))]
                     compare(*dense, f"{name}: gradient {i} of {where}", 2e-4)
         for where, args, kwargs in case.trained:
-            step = hr.train.GradientDescentOptimizer(0.01)
+            step = hr.train.SGD(0.01)
             for _ in range(3):
                 with hr.GradientTape() as tape:
                     loss = loss_of(hr, find(ours, where)(*arguments(hr, args), **arguments(hr, kwargs)))
