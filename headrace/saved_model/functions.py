@@ -187,6 +187,9 @@ class ConcreteFunction:
         made = tracing.operation_of(b.make(type, ([*tensors, *[self._bound(x, b) for x in bound]],), attrs, "call"))
         if not made.outputs:
             return self.structured_outputs
+        for t, spec in zip(made.outputs, tensor_specs(self.structured_outputs) or (), strict=False):
+            if shapes.compatible(t.shape, spec.shape):
+                t.refine(spec.shape)
         return nest.pack(self.structured_outputs, _with_constants(self.structured_outputs, made.outputs))
 
     def _bound(self, x: Any, b: Any) -> Any:

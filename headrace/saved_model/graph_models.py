@@ -32,6 +32,7 @@ from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.jit.cache import Traces
 from headrace.jit.signature import Parameters, fitted
 from headrace.recover.references import handles_for_references, has_references
+from headrace.saved_model.library import Library
 from headrace.saved_model.objects import LoadedObject
 from headrace.saved_model.resources import make_resource
 
@@ -84,11 +85,11 @@ def load_graph(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> LoadedObje
 
 
 def _graph_only(meta: MetaGraphDef) -> MetaGraphDef:
-    """Returns the MetaGraph without collections, signatures and saver."""
+    """Returns the MetaGraph without collections, signatures and saver, its functions with names of this load."""
     from headrace import pb
 
-    out = pb.MetaGraphDef(graph_def=meta.graph_def, meta_info_def=meta.meta_info_def)
-    return out
+    graph_def = Library(meta.graph_def.library).of_graph(meta.graph_def)
+    return pb.MetaGraphDef(graph_def=graph_def, meta_info_def=meta.meta_info_def)
 
 
 def _described(meta: MetaGraphDef) -> dict[str, bool]:
@@ -172,8 +173,6 @@ class _GraphModel:
         moved = dict(given)
         ops = [op for op in walk.in_order(needed) if not (len(op.outputs) == 1 and op.outputs[0] in stop)]
         used = {t for op in ops for t in op.inputs} | set(outputs)
-        for op in ops:
-            used.update(t for t in self._made if t in _captured(op))
         for t in self._made:
             if t in used:
                 x = self._made[t]
@@ -185,15 +184,9 @@ class _GraphModel:
         if unfed is not None:
             raise SignatureError(f"the placeholder '{unfed.name}' is needed and is no input of the signature")
         root = root_of(b.graph)
-        for name, function in self.graph.library.items():
-            if root.library.setdefault(name, function) != function:
-                raise GraphError(f"another function {name!r} is in {root.title}; load one of the models in another graph")
+        root.library.update(self.graph.library)  # under names that no other model has
         copy_into(b.graph, ops, moved)
         return [moved[t] for t in outputs]
-
-
-def _captured(op: Operation) -> Sequence[Tensor]:
-    return op.inputs
 
 
 def _creates(op: Operation) -> bool:

@@ -17,7 +17,7 @@ from headrace.ir.serial.functiondef import EncodedFunction
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph
-    from headrace.pb import AttrValue, FunctionDef, FunctionDefLibrary, OpDef
+    from headrace.pb import AttrValue, FunctionDef, FunctionDefLibrary, GraphDef, OpDef
 
 _CALLS: Final = ("PartitionedCall", "StatefulPartitionedCall")
 _numbers: Final = itertools.count()
@@ -71,6 +71,20 @@ class Library:
         if self.names[name] not in graph.library:
             graph.library.update(needed)
         return self.names[name]
+
+    def of_graph(self, graph_def: GraphDef) -> GraphDef:
+        """Returns a graph of the file with the functions under their new names."""
+        out = pb.GraphDef()
+        out.CopyFrom(graph_def)
+        del out.library.function[:]
+        del out.library.gradient[:]
+        for name in self.names:
+            out.library.function.append(pb.FunctionDef.FromString(self._encode(name)[0].data))
+        for node in out.node:
+            node.op = self.names.get(node.op, node.op)
+            self._set_gradient(node)
+            self._rename(node.attr, set())
+        return out
 
     def definition(self, name: str) -> FunctionDef:
         """Returns the message of a function in the file.

@@ -16,6 +16,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from headrace import shapes
 from headrace.api import scopes
 from headrace.api.variable import Variable
@@ -285,6 +287,6 @@ class ObjectGraph:
 def _text(spec: Any) -> str:
     """Returns the key of a value from the result of a function that saves."""
     try:
-        return str(spec["name"].numpy().item().decode())
+        return str(np.asarray(spec["name"].numpy(), object).item().decode())
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise GraphError(f"a function that saves a table returned {spec!r}, without the name of a value") from e
