@@ -156,7 +156,7 @@ def asset_files(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> dict[str,
     paths = asset_paths(meta, folder)
     return {
         _in_graph(meta, asset.tensor_info.name, f"the asset {asset.filename!r}"): path
-        for asset, path in zip(_assets(meta), paths, strict=True)
+        for asset, path in zip(assets_of(meta), paths, strict=True)
     }
 
 
@@ -173,7 +173,7 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
     out = []
     top = os.path.realpath(folder)
     assets = os.path.join(folder, ASSETS_FOLDER)
-    for asset in _assets(meta):
+    for asset in assets_of(meta):
         name = asset.filename
         where = f"the asset {name!r} of the tensor '{asset.tensor_info.name}'"
         if not name or "\0" in name or not asset.tensor_info.name:
@@ -185,7 +185,7 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
     return out
 
 
-def _assets(meta: MetaGraphDef) -> list[Any]:
+def assets_of(meta: MetaGraphDef) -> list[Any]:
     """Returns the `AssetFileDef`s of a MetaGraph."""
     given = list(meta.asset_file_def)
     if not given and ASSETS in meta.collection_def:

@@ -14,13 +14,15 @@ Source: TensorFlow's `function_deserialization.py`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from headrace import nest, shapes, tracebacks
 from headrace.api import recorder, scopes, tracing
+from headrace.api.sparse_tensor import SparseTensorSpec
 from headrace.api.tensor_spec import TensorSpec
 from headrace.api.variable import Variable, root_of
 from headrace.errors import GraphError, SignatureError, UnimplementedError
@@ -32,9 +34,10 @@ from headrace.saved_model.decoding import OpaqueSpec, decode
 from headrace.saved_model.library import Library
 
 if TYPE_CHECKING:
-    from headrace.api.sparse_tensor import SparseTensorSpec
     from headrace.jit.concrete import ConcreteFunction as Trace
     from headrace.pb.saved_object_graph_pb2 import FunctionSpec, SavedConcreteFunction
+
+_INFERENCE: Final = re.compile(r"__inference_(.+)_\d+")
 
 
 class ConcreteFunction:
@@ -73,7 +76,8 @@ class ConcreteFunction:
         given: Any = ((), {})
         if saved.HasField("canonicalized_input_signature"):
             given = decode(saved.canonicalized_input_signature)
-        if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (tuple, list))):
+        is_pair = isinstance(given, tuple) and len(given) == 2
+        if not (is_pair and isinstance(given[0], (tuple, list)) and isinstance(given[1], dict)):
             raise GraphError(f"the signature of the function {name!r} is {given!r}, not a pair of arguments")
         self.structured_input_signature: tuple[tuple[Any, ...], dict[str, Any]] = (tuple(given[0]), dict(given[1]))
         self.structured_outputs = decode(saved.output_signature) if saved.HasField("output_signature") else None
@@ -201,7 +205,8 @@ class ConcreteFunction:
         return b.tensor(x)
 
     def __repr__(self) -> str:
-        return f"<loaded function {self.name!r}: ({', '.join(map(repr, self._specs))})>"
+        shown = ", ".join(f"{k}: {show_structure(s)}" for k, s in zip(self.keywords, self._specs, strict=True))
+        return f"<loaded function {_plain(self.name)!r}: ({shown})>"
 
 
 class Unbound:
@@ -236,7 +241,7 @@ class Function:
     """
 
     def __init__(self, name: str, concrete: Sequence[ConcreteFunction], spec: FunctionSpec) -> None:
-        self.name = name
+        self.name = _plain(name)
         self.concrete_functions = list(concrete)
         self._parameters = parameters_of(spec, name)
 
@@ -268,14 +273,20 @@ class Function:
     def _mismatch(self, given: Any) -> str:
         if not self.concrete_functions:
             return f"the function {self.name!r} was saved without a trace; call it once before the model is saved"
-        options = "\n  ".join(_shown(f.structured_input_signature) for f in self.concrete_functions)
+        options = "\n  ".join(show_signature(f.structured_input_signature) for f in self.concrete_functions)
         return (
-            f"Could not find a matching concrete function of {self.name!r} for the arguments {_shown(given)}; the "
+            f"Could not find a matching concrete function of {self.name!r} for the arguments {show_signature(given)}; the "
             f"model was saved with these signatures:\n  {options}"
         )
 
     def __repr__(self) -> str:
         return f"<loaded function {self.name!r} with {len(self.concrete_functions)} signatures>"
+
+
+def _plain(name: str) -> str:
+    """Returns the name of a Python function: "f" for "__inference_f_12"."""
+    found = _INFERENCE.fullmatch(name)
+    return found[1] if found else name
 
 
 def parameters_of(spec: FunctionSpec, name: str) -> inspect.Signature | None:
@@ -363,7 +374,7 @@ def tensor_specs(structure: Any) -> list[TensorSpec] | None:
         x = todo.pop()
         if isinstance(x, TensorSpec):
             out.append(x)
-        elif isinstance(x, (OpaqueSpec, _sparse())):
+        elif isinstance(x, (OpaqueSpec, SparseTensorSpec)):
             return None
         elif isinstance(x, dict):
             todo += [x[k] for k in sorted(x, reverse=True)]
@@ -372,26 +383,37 @@ def tensor_specs(structure: Any) -> list[TensorSpec] | None:
     return out
 
 
-def _sparse() -> type[SparseTensorSpec]:
-    from headrace.api.sparse_tensor import SparseTensorSpec
-
-    return SparseTensorSpec
-
-
 def _with_constants(structure: Any, tensors: Sequence[Any]) -> list[Any]:
     """Returns the leaves of a result: tensors in place of TensorSpecs, other leaves unchanged."""
     rest = iter(tensors)
     return [next(rest) if isinstance(x, TensorSpec) else x for x in nest.flatten(structure)]
 
 
-def _shown(signature: Any) -> str:
+def show_signature(signature: Any) -> str:
+    """Returns the text of a pair of positional and keyword arguments.
+
+    Raises:
+      GraphError: it is no such pair.
+    """
+    if not (isinstance(signature, tuple) and len(signature) == 2 and isinstance(signature[1], dict)):
+        raise GraphError(f"the signature of a function is {signature!r}, not a pair of arguments")
     args, kwargs = signature
     parts = [_brief(a) for a in args] + [f"{k}={_brief(v)}" for k, v in sorted(kwargs.items())]
     return f"({', '.join(parts)})"
 
 
 def _brief(x: Any) -> str:
-    text = nest.describe(x) if tracing.is_tensor_argument(x) else repr(x)
+    text = nest.describe(x) if tracing.is_tensor_argument(x) else show_structure(x)
     return text if len(text) <= 200 else text[:197] + "..."
 
 
+def show_structure(x: Any) -> str:
+    """Returns the text of a structure of TensorSpecs, such as "{'y': float32 [?,2]}"."""
+    if isinstance(x, TensorSpec):
+        return f"{x.dtype.name} {shapes.show(x.shape)}"
+    if isinstance(x, dict):
+        return "{" + ", ".join(f"{k!r}: {show_structure(x[k])}" for k in sorted(x)) + "}"
+    if isinstance(x, (list, tuple)):
+        inner = ", ".join(map(show_structure, x))
+        return f"[{inner}]" if isinstance(x, list) else f"({inner}{',' if len(x) == 1 else ''})"
+    return repr(x)
