@@ -313,7 +313,11 @@ def _add_guards(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("graph", metavar="GRAPH", help="a GraphDef (binary or text), headrace's text form, or a folder with a SavedModel")
+    parser.add_argument(
+        "graph",
+        metavar="GRAPH",
+        help="a GraphDef (binary or text), headrace's text form, or a folder with a SavedModel",
+    )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     parser.set_defaults(failed=FAILED)
 

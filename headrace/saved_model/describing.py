@@ -137,8 +137,8 @@ def _paths(objects: SavedObjectGraph) -> dict[int, str]:
     Raises:
       GraphError: a number of a node is invalid.
     """
-    paths = {0: ""}
-    todo = [0]
+    paths = {0: ""} if objects.nodes else {}
+    todo = [*paths]
     for i in todo:
         node = objects.nodes[i]
         if node.WhichOneof("kind") == "function":

@@ -591,7 +591,7 @@ def compare(ours: Any, theirs: Any, what: str, rtol: float = 2e-5) -> None:
 
 def loss_of(module: Any, result: Any) -> Any:
     """Returns the sum of the squares of the float tensors of a result."""
-    parts = [x for x in result.values()] if isinstance(result, dict) else [result]
+    parts = list(result.values()) if isinstance(result, dict) else [result]
     total = None
     for x in parts:
         if x.dtype == module.float32:
@@ -641,7 +641,8 @@ def check(name: str) -> None:
             mine = {f"{v.name.partition(':')[0]}/0": v for v in ours.variables if v.trainable}
             other = {f"{v.name.partition(':')[0]}/0": v for v in theirs.variables if v.trainable}
             if not other:  # TensorFlow does not show reference variables
-                assert not case.trained and mine
+                assert not case.trained
+                assert mine
                 mine = {}
         assert mine.keys() == other.keys(), (sorted(mine), sorted(other))
         names = sorted(mine)
