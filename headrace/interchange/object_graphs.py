@@ -1,4 +1,6 @@
-"""Object graphs of checkpoints: the `TrackableObjectGraph` message, which maps objects to the keys of their values.
+"""Object graphs of checkpoints, which map objects to the keys of their values.
+
+They are `TrackableObjectGraph` messages.
 
 Source: TensorFlow's `trackable_object_graph.proto`.
 """

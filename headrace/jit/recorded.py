@@ -160,7 +160,7 @@ def recorded(concrete: ConcreteFunction) -> RecordedFunction:
 
 
 def _contents(handle: Any) -> Any:
-    """Returns the array of a variable at this moment; None for another resource, such as a table."""
+    """Returns the array of a variable at this moment; None for another resource."""
     found = handle._value
     if found.kind != "Variable" or not found.value_dtype:
         return None

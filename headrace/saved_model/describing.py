@@ -96,7 +96,7 @@ def _functions(objects: SavedObjectGraph) -> Iterator[str]:
 
 
 def _is_private(path: str) -> bool:
-    """Whether a path leads to a function of a table, or of the bookkeeping of Keras."""
+    """Whether a path leads to a function of a table or of Keras."""
     last = path.rpartition(".")[2]
     return "keras_api" in path.split(".") or (last.startswith("_") and last != "__call__")
 

@@ -1,9 +1,9 @@
 """Functions of a loaded SavedModel, as Python callables.
 
-A *concrete function* of the file has one signature of tensors, and *bound inputs*: variables, constants and other objects
-of the model, which follow the arguments. It is called by one operation on a function of the graph's library. Outside of
-graphs the call is traced and compiled once (`jit.cache`), so that tapes, optimizers and jitted functions treat it as any
-other function of headrace.
+A *concrete function* of the file has one signature of tensors, and *bound inputs*: variables, constants and other
+objects of the model, which follow the arguments. One operation calls it, by its name in the graph's library. Outside of
+graphs the call is traced and compiled once (`jit.cache`), so that tapes, optimizers and jitted functions treat it as
+any other function of headrace.
 
 A *function* of the file has several concrete functions, the traces of a Python function. A call chooses the first one
 whose signature fits the arguments: tensors by dtype and shape, all other arguments by their values.
@@ -275,8 +275,8 @@ class Function:
             return f"the function {self.name!r} was saved without a trace; call it once before the model is saved"
         options = "\n  ".join(show_signature(f.structured_input_signature) for f in self.concrete_functions)
         return (
-            f"Could not find a matching concrete function of {self.name!r} for the arguments {show_signature(given)}; the "
-            f"model was saved with these signatures:\n  {options}"
+            f"Could not find a matching concrete function of {self.name!r} for the arguments {show_signature(given)}; "
+            f"the model was saved with these signatures:\n  {options}"
         )
 
     def __repr__(self) -> str:
@@ -290,7 +290,7 @@ def _plain(name: str) -> str:
 
 
 def parameters_of(spec: FunctionSpec, name: str) -> inspect.Signature | None:
-    """Returns the parameters of a saved Python function, without `self`; None if the file has none.
+    """Returns the parameters of a saved Python function, without `self`, or None.
 
     Raises:
       GraphError: they are malformed.
@@ -367,7 +367,7 @@ def _tensor(spec: TensorSpec, x: Any, converts: bool) -> list[Any] | None:
 
 
 def tensor_specs(structure: Any) -> list[TensorSpec] | None:
-    """Returns the TensorSpecs of a structure in order; None if it has objects of several tensors."""
+    """Returns the TensorSpecs of a structure; None if it has objects of several tensors."""
     out: list[TensorSpec] = []
     todo: list[Any] = [structure]
     while todo:

@@ -1,9 +1,9 @@
 """SavedModels of TensorFlow 1, whose graphs become functions.
 
-The graph is imported once. The resources that it creates (variables, tables) are made once, outside of graphs, and each
-signature is traced as a function: the operations that its outputs need are copied, with the arguments in place of the
-placeholders and the resources in place of the operations that create them. The operations that restore the variables and
-fill the tables are functions of the same kind.
+The graph is imported once. The resources that it creates (variables, tables) are made once, outside of graphs, and
+each signature is traced as a function: the operations that its outputs need are copied, with the arguments in place of
+the placeholders and the resources in place of the operations that create them. The operations that restore the
+variables and fill the tables are functions of the same kind.
 
 Reference variables become resource variables first, as in every step (`recover.references`).
 
@@ -249,7 +249,7 @@ class GraphFunction:
         return {k: t for (k, _), t in zip(self._outputs, made, strict=True)}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns a dict of the results for tensors by name, or by position in the order of their names."""
+        """Returns a dict of the results for tensors by name or by position."""
         try:
             names = self.keywords[len(args) :]
             if len(args) > len(self.keywords) or set(kwargs) != set(names):
@@ -277,9 +277,10 @@ def _signature(model: _GraphModel, name: str, saved: Any) -> Any:
         t = _dense(model.graph, saved.inputs[key], f"the input {key!r} of the signature {name!r}")
         inputs.append(t)
         specs.append(TensorSpec(t.shape, t.dtype.base, key))
-    outputs = []
-    for key in sorted(saved.outputs):
-        outputs.append((key, _dense(model.graph, saved.outputs[key], f"the output {key!r} of the signature {name!r}")))
+    outputs = [
+        (key, _dense(model.graph, saved.outputs[key], f"the output {key!r} of the signature {name!r}"))
+        for key in sorted(saved.outputs)
+    ]
     return GraphFunction(model, name, inputs, specs, outputs)
 
 

@@ -1,7 +1,7 @@
 """Functions of a loaded SavedModel, under names that no other model has.
 
-A call needs the called functions in the library of its graph. Two models, or two loads of one model, have functions with
-equal names, so each load adds a number to them.
+A call needs the called functions in the library of its graph. Two models, or two loads of one model, have functions
+with equal names, so each load adds a number to them.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Library:
         return found
 
     def _encode(self, name: str) -> tuple[EncodedFunction, set[str]]:
-        """Returns a function with the names of this load, and the names in the file of those that it calls."""
+        """Returns a function with new names, and the names in the file of those it calls."""
         made = self._encoded.get(name)
         if made is None:
             out = pb.FunctionDef()

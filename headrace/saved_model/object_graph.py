@@ -1,11 +1,11 @@
 """The objects of a SavedModel of TensorFlow 2, made from its `SavedObjectGraph`.
 
-A node of the graph is an object with a kind and named children. The graph has cycles, so objects are made in two passes:
-each without its children, then the children are set. Only tuples need their items first.
+A node of the graph is an object with a kind and named children. The graph has cycles, so objects are made in two
+passes: each without its children, then the children are set. Only tuples need their items first.
 
-Nodes of tables have three functions: `_create_resource` makes the table, `_initialize` fills it, and `_destroy_resource` is
-not needed, since a handle keeps its table alive. Contents that change are in the checkpoint, and a function restores
-them.
+Nodes of tables have three functions: `_create_resource` makes the table, `_initialize` fills it, and
+`_destroy_resource` is not needed, since a handle keeps its table alive. Contents that change are in the checkpoint, and
+a function restores them.
 
 Source: TensorFlow's `saved_model/load.py`.
 """

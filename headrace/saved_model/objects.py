@@ -22,6 +22,9 @@ class LoadedObject:
     Example: see `load`.
     """
 
+    variables: list[Variable]
+    trainable_variables: list[Variable]
+
     def __getattr__(self, name: str) -> Any:
         # only if the file has no child of this name; the models of Keras have both
         if name == "variables":
@@ -71,7 +74,7 @@ class Resource(LoadedObject):
 
 
 def variables_below(root: Any) -> list[Variable]:
-    """Returns the different variables below an object, in the order of the walk from the root."""
+    """Returns the different variables below an object, breadth first."""
     found: list[Variable] = []
     seen: set[int] = set()
     todo = [root]

@@ -12,7 +12,6 @@ from headrace.api import scopes
 from headrace.errors import GraphError
 from headrace.ir import walk
 from headrace.ir.attr_values import Func
-
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 
 _SHARING: Final = ("shared_name", "container", "use_node_name_sharing")
@@ -20,7 +19,7 @@ _DEEPEST: Final = 50  # calls inside of a function that creates a resource
 
 
 def make_resource(op: Operation, inputs: list[Any]) -> Any:
-    """Runs an operation outside of graphs, with a resource of its own if it makes one.
+    """Runs an operation outside of graphs; a resource that it makes has no name.
 
     Args:
       op: the operation.

@@ -1,7 +1,7 @@
 """Values of the objects of a SavedModel, from its checkpoint.
 
-The checkpoint has an object graph of its own. The objects of both graphs correspond by the paths from the root, and slot
-variables by their variable and name.
+The checkpoint has an object graph of its own. The objects of both graphs correspond by the paths from the root, and
+slot variables by their variable and name.
 
 Source: TensorFlow's `tf.train.Checkpoint`, with which `tf.saved_model.load` restores.
 """
@@ -77,8 +77,8 @@ class Values:
         key = self.keys(node).get(VALUE)
         if self._reader is None or key is None or key not in self._reader.entries:
             raise DataLossError(
-                f"the variable {name!r} (node {node}) has no value in the checkpoint {self._prefix!r} of the SavedModel; "
-                "copy the folder again, with its `variables`"
+                f"the variable {name!r} (node {node}) has no value in the checkpoint {self._prefix!r} of the SavedModel;"
+                " copy the folder again, with its `variables`"
             )
         return self._reader.read(key)
 

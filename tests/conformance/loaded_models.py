@@ -290,7 +290,7 @@ def structures() -> Case:
 
 
 def functions() -> Case:
-    """Functions that call functions, one recursive in depth only by its call tree, and captured constants."""
+    """Functions that call functions, and a captured constant."""
     model = tf.Module()
     model.v = tf.Variable([1.0, 2.0, 3.0], name="v")
     table = tf.constant(np.linspace(0, 5, 300).reshape(100, 3).astype(F))
@@ -472,7 +472,7 @@ def first_references() -> Case:
 
 
 def first_tables() -> Case:
-    """A graph of TensorFlow 1 with a table that its initializer fills from an asset, and strings."""
+    """A graph of TensorFlow 1 with a table that is filled from an asset, and strings."""
     path = os.path.join(tempfile.mkdtemp(), "names.txt")
     with open(path, "w") as f:
         f.write("x\ny\n")
@@ -601,7 +601,7 @@ def loss_of(module: Any, result: Any) -> Any:
 
 
 def variables_of(model: Any, kind: type, found: dict[int, Any] | None = None) -> dict[str, Any]:
-    """Returns the trainable variables below a model by name; equal names get numbers in the order of the graph."""
+    """Returns the trainable variables below a model by name; equal names get numbers."""
     todo, seen, out = [model], set(), {}
     while todo:
         x = todo.pop(0)
