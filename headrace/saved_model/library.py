@@ -108,7 +108,7 @@ class Library:
         return found
 
     def _encode(self, name: str) -> tuple[EncodedFunction, set[str]]:
-        """Returns a function with new names, and the names in the file of those it calls."""
+        """Returns a function with new names, and the old names of those it calls."""
         made = self._encoded.get(name)
         if made is None:
             out = pb.FunctionDef()

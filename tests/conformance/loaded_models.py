@@ -472,7 +472,7 @@ def first_references() -> Case:
 
 
 def first_tables() -> Case:
-    """A graph of TensorFlow 1 with a table that is filled from an asset, and strings."""
+    """A graph of TensorFlow 1 with strings and a table of an asset."""
     path = os.path.join(tempfile.mkdtemp(), "names.txt")
     with open(path, "w") as f:
         f.write("x\ny\n")
@@ -584,7 +584,7 @@ def compare(ours: Any, theirs: Any, what: str, rtol: float = 2e-5) -> None:
         elif y.dtype == object:
             assert x.tolist() == y.tolist(), (what, x, y)
         else:
-            assert x.shape == y.shape and x.dtype.name == y.dtype.name, (what, x.dtype, y.dtype, x.shape, y.shape)
+            assert (x.shape, x.dtype.name) == (y.shape, y.dtype.name), what
             kind = complex if y.dtype.kind == "c" else float
             np.testing.assert_allclose(x.astype(kind), y.astype(kind), rtol=rtol, atol=1e-6, err_msg=what)
 
