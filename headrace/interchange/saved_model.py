@@ -155,7 +155,7 @@ def asset_files(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> dict[str,
     """
     paths = asset_paths(meta, folder)
     return {
-        _in_graph(meta, asset.tensor_info.name, f"the asset {asset.filename!r}"): path
+        _in_graph(meta, asset.tensor_info.name, _title(asset)): path
         for asset, path in zip(assets_of(meta), paths, strict=True)
     }
 
@@ -175,7 +175,7 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
     assets = os.path.join(folder, ASSETS_FOLDER)
     for asset in assets_of(meta):
         name = asset.filename
-        where = f"the asset {name!r} of the tensor '{asset.tensor_info.name}'"
+        where = _title(asset)
         if not name or "\0" in name or not asset.tensor_info.name:
             raise GraphError(f"{where}: an asset needs the name of a file and that of a tensor")
         path = os.path.join(assets, name)
@@ -183,6 +183,10 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
             raise GraphError(f"{where} is outside of the folder {os.fspath(folder)}; assets stay inside")
         out.append(path)
     return out
+
+
+def _title(asset: Any) -> str:
+    return f"the asset {asset.filename!r} of the tensor '{asset.tensor_info.name}'"
 
 
 def assets_of(meta: MetaGraphDef) -> list[Any]:

@@ -83,7 +83,7 @@ versions { producer: 1087 min_consumer: 12 }
 
 
 def message() -> pb.SavedModel:
-    """Returns a model with a variable v = [1, 2] and a function f(x) = {"y": x * v + 10}."""
+    """Returns a model with v = [1, 2] and the function x -> {"y": x * v + 10}."""
     out = saved_model.new()
     meta = out.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
@@ -101,8 +101,8 @@ def write(folder: Path, model: pb.SavedModel | None = None) -> str:
     root.children.add(node_id=1, local_name="v")
     v.attributes.add(name="VARIABLE_VALUE", full_name="v", checkpoint_key="v/.ATTRIBUTES/VARIABLE_VALUE")
     os.makedirs(os.path.join(path, "variables"))
-    values = {
-        "v/.ATTRIBUTES/VARIABLE_VALUE": np.float32([1, 2]),
+    values: dict[str, np.ndarray] = {
+        "v/.ATTRIBUTES/VARIABLE_VALUE": np.array([1, 2], np.float32),
         OBJECT_GRAPH: np.array(graph.SerializeToString(), object),
     }
     checkpoints.write(saved_model.variables_path(path), values, "tensorflow")

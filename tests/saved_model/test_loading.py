@@ -17,7 +17,7 @@ from headrace.saved_model.decoding import OpaqueSpec, decode
 from headrace.saved_model.describing import describe_model
 from tests.saved_model import models
 
-X = np.float32([3, 4])
+X = np.array([3, 4], np.float32)
 
 
 def test_children_are_attributes_lists_and_tuples(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_functions_choose_a_signature_and_signatures_take_names(tmp_path: Path) 
     with pytest.raises(SignatureError, match="Could not find a matching concrete function of 'f'"):
         m.f(X, True)
     with pytest.raises(SignatureError, match="signatures:\n  \\(float32 \\[2\\], False\\)"):
-        m.f(np.float32([1]))
+        m.f(np.array([1], np.float32))
     with pytest.raises(TypeError, match="takes the arguments x; missing: x"):
         call()
     with pytest.raises(TypeError, match="unknown or given twice: z"):
@@ -97,7 +97,7 @@ def test_tags_choose_the_graph(tmp_path: Path) -> None:
 
 
 def change(text: str) -> Callable[[Any], None]:
-    """Returns a function that executes a statement on the nodes and functions of an object graph."""
+    """Returns a function that executes a statement on an object graph."""
 
     def changed(meta: Any) -> None:
         objects = meta.object_graph_def
