@@ -183,6 +183,7 @@ _LATER = {
     "train": "headrace.train",
     "load": "headrace.train.saving.models:load",
     "save": "headrace.train.saving.models:save",
+    "saved_model": "headrace.saved_model",
     "cluster": "headrace.dist.launch",
     "breakpoint_page": "headrace.observe.breakpoint_page:breakpoint_page",
     "breakpoint_when": "headrace.observe.breakpoints:breakpoint_when",
@@ -195,7 +196,7 @@ _LATER = {
 }
 
 if _typing.TYPE_CHECKING:
-    from headrace import autograph, train
+    from headrace import autograph, saved_model, train
     from headrace.api import data
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
@@ -253,7 +254,7 @@ __all__ = [
     "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
     "reduce_prod", "reduce_scatter", "reduce_std", "reduce_sum", "reduce_variance", "register_device",
     "register_kernel", "register_op", "repeat", "report", "reshape", "resource", "reverse", "reverse_sequence",
-    "right_shift", "rint", "roll", "round", "rsqrt", "run_eagerly", "saturate_cast", "save", "scan", "scatter_nd",
+    "right_shift", "rint", "roll", "round", "rsqrt", "run_eagerly", "saturate_cast", "save", "saved_model", "scan", "scatter_nd",
     "searchsorted", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum", "sequence_mask",
     "set_diag", "setdiff1d", "sets", "shape", "shape_n", "sigmoid", "sign", "simulate", "sin", "sinh", "size", "slice",
     "sort", "sparse", "sparse_placeholder", "special", "split", "sqrt", "square", "squared_difference", "squeeze",

@@ -1,0 +1,5 @@
+"""`hr.saved_model`: TensorFlow's SavedModels as objects with functions and variables."""
+
+from headrace.saved_model.saving import save
+
+__all__ = ["save"]
