@@ -122,7 +122,8 @@ class Model:
             for value in concrete.captured:
                 if value.dtype.base is dtypes.resource and handle_of(value) not in known:
                     key = handle_of(value)
-                    more.setdefault(key, reads.get(key) or _variable_of(value, concrete))
+                    if key not in more:
+                        more[key] = reads[key] if key in reads else _variable_of(value, concrete)
         if not more:
             return tree
         return Tree(Root({**children, VARIABLES: [*children.get(VARIABLES, ()), *more.values()]}))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes
-from headrace.api.storage.lookup import DenseHashTable, LookupTable
+from headrace.api.storage.lookup import DenseHashTable, LookupTable, StaticHashTable
 from headrace.ir.builder import Builder
 from headrace.ir.graph import FuncGraph
 from headrace.saved_model.traces import written
@@ -26,6 +26,7 @@ def functions_of(table: LookupTable, name: str) -> tuple[FunctionDef, FunctionDe
       name: the prefix of the functions' names.
     """
     type, args, attrs = table.made_by
+    is_static = isinstance(table, StaticHashTable)
     keys, values = contents_of(table)
 
     def create(graph: FuncGraph) -> None:
@@ -36,9 +37,9 @@ def functions_of(table: LookupTable, name: str) -> tuple[FunctionDef, FunctionDe
     def initialize(graph: FuncGraph) -> None:
         b = Builder(graph)
         handle = graph.add_param(dtypes.resource, (), "table")
-        filled = b.make(
-            "LookupTableImportV2", (handle, b.const(keys, table.key_dtype), b.const(values, table.value_dtype)), {}
-        )
+        contents = b.const(keys, table.key_dtype), b.const(values, table.value_dtype)
+        # a mutable table need not be empty, and the import of a dense one takes buckets
+        filled = b.make("LookupTableImportV2" if is_static else "LookupTableInsertV2", (handle, *contents), {})
         graph.set_results([b.const(1, dtypes.int32)], [filled], True)
 
     (first,), (second,) = written(f"{name}_create", create), written(f"{name}_initialize", initialize)
@@ -53,5 +54,6 @@ def contents_of(table: LookupTable) -> tuple[Any, Any]:
         for reserved in table.made_by[1]:
             same = keys == np.asarray(reserved.numpy())
             used &= ~same.reshape(len(keys), -1).all(axis=1)
-        keys, values = keys[used], values[used]
+        keys = keys[used].reshape(-1, *table.made_by[1][0].shape)
+        values = values[used].reshape(-1, *table.default_value.shape)
     return keys, values

@@ -19,6 +19,7 @@ from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copied, copy_into
 from headrace.ir.graph import FuncGraph
 from headrace.jit.concrete import ConcreteFunction
+from headrace.saved_model.loops import add_counters
 
 if TYPE_CHECKING:
     from headrace.pb import FunctionDef
@@ -64,7 +65,7 @@ def written(name: str, fill: Callable[[FuncGraph], None]) -> list[FunctionDef]:
     inputs = [b.make("Placeholder", (), {"dtype": p.dtype.base, "shape": p.static_shape}) for p in graph.params]
     attrs = {"f": Func(name), "Tout": tuple(t.dtype.base for t in graph.results)}
     b.make("StatefulPartitionedCall", (inputs,), attrs)  # a call, so that calls of recursive functions are found
-    made = list(home.as_graph_def().library.function)
+    made = add_counters(home.as_graph_def().library.function)
     _rename(made, {f.signature.name: f"{name}_{f.signature.name}" for f in made if f.signature.name != name})
     return made
 
