@@ -125,12 +125,19 @@ class MainGraph:
         slices = self._constant("saver/slices", np.full(len(keys), b"", object), dtypes.string)
         types = pb.AttrValue(list=pb.AttrValue.ListValue(type=[v.dtype for _, v, _ in self._variables]))
         values = [
-            self._add(self._free(f"{name}/Read/ReadVariableOp"), "ReadVariableOp", [name], {"dtype": pb.AttrValue(type=v.dtype)})
+            self._add(
+                self._free(f"{name}/Read/ReadVariableOp"),
+                "ReadVariableOp",
+                [name],
+                {"dtype": pb.AttrValue(type=v.dtype)},
+            )
             for name, v, _ in self._variables
         ]
         save, assigned = [], []
         if values:  # the operations of a checkpoint take one value at least
-            save = [f"^{self._add(self._free('saver/SaveV2'), 'SaveV2', [prefix, names, slices, *values], {'dtypes': types})}"]
+            save = [
+                f"^{self._add(self._free('saver/SaveV2'), 'SaveV2', [prefix, names, slices, *values], {'dtypes': types})}"
+            ]
             restored = self._add(self._free("saver/RestoreV2"), "RestoreV2", [prefix, names, slices], {"dtypes": types})
             for i, (name, v, _) in enumerate(self._variables):
                 attrs = {"dtype": pb.AttrValue(type=v.dtype), "validate_shape": pb.AttrValue(b=False)}

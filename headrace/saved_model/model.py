@@ -182,7 +182,9 @@ class Model:
         found = self._constants.get(id(value))
         if found is None:
             found = self._constants[id(value)] = len(self._objects.nodes)
-            self._objects.nodes.add().constant.operation = self._main.add_constant(found, np.asarray(value), value.dtype)
+            self._objects.nodes.add().constant.operation = self._main.add_constant(
+                found, np.asarray(value), value.dtype
+            )
         return found
 
     # *** nodes ***
@@ -232,7 +234,10 @@ class Model:
             inputs = {s.name: s for s in _specs(concrete)}
             outputs = signing.named_results(name, concrete.value)
             wrapper = signing.wrapper(
-                f"__inference_signature_wrapper_{name}", self._main.functions[inner], list(inputs), {k: i for k, (i, _) in outputs.items()}
+                f"__inference_signature_wrapper_{name}",
+                self._main.functions[inner],
+                list(inputs),
+                {k: i for k, (i, _) in outputs.items()},
             )
             bare = self._add_child(signature_map, name).bare_concrete_function
             bare.concrete_function_name = wrapper.signature.name

@@ -68,7 +68,9 @@ def save(
     folder = os.path.abspath(os.fspath(path))
     _check_free(folder, overwrite)
     if not scopes.is_outside():
-        raise GraphError("hr.saved_model.save was called while a graph is built; call it outside of graphs and functions")
+        raise GraphError(
+            "hr.saved_model.save was called while a graph is built; call it outside of graphs and functions"
+        )
     model = Model(obj, signatures, tags)
     temporary = f"{folder}.{os.urandom(8).hex()}.tmp"
     local.made_folder(temporary)
@@ -90,7 +92,9 @@ def _check_free(folder: str, overwrite: bool) -> None:
             f"{folder} exists and is not an empty folder; give another path, or overwrite=True to replace the SavedModel"
         )
     if not saved_model.is_there(folder):
-        raise AlreadyExistsError(f"{folder} has no SavedModel, so overwrite=True does not replace it; give another path")
+        raise AlreadyExistsError(
+            f"{folder} has no SavedModel, so overwrite=True does not replace it; give another path"
+        )
 
 
 def _put(temporary: str, folder: str) -> None:
@@ -108,4 +112,3 @@ def _put(temporary: str, folder: str) -> None:
 
 
 __all__ = ["save"]
-
