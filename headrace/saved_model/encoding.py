@@ -61,8 +61,8 @@ def encode(value: Any) -> StructuredValue:
             out.dict_value.fields[key].CopyFrom(encode(value[key]))
     else:
         raise GraphError(
-            f"a SavedModel cannot describe {nest.describe(value)} in a signature; its signatures have tensors, numbers, "
-            "text, None, lists, tuples, named tuples and dicts with text keys"
+            f"a SavedModel cannot describe {nest.describe(value)} in a signature; its signatures have tensors, "
+            "numbers, text, None, lists, tuples, named tuples and dicts with text keys"
         )
     return out
 

@@ -7,7 +7,7 @@ signature, the operations of a saver, and an initializer that fills the tables.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -124,21 +124,16 @@ class MainGraph:
         names = self._constant("saver/names", keys, dtypes.string)
         slices = self._constant("saver/slices", np.full(len(keys), b"", object), dtypes.string)
         types = pb.AttrValue(list=pb.AttrValue.ListValue(type=[v.dtype for _, v, _ in self._variables]))
-        values = [
-            self._add(
-                self._free(f"{name}/Read/ReadVariableOp"),
-                "ReadVariableOp",
-                [name],
-                {"dtype": pb.AttrValue(type=v.dtype)},
-            )
-            for name, v, _ in self._variables
-        ]
+        values = []
+        for name, v, _ in self._variables:
+            read = self._free(f"{name}/Read/ReadVariableOp")
+            values.append(self._add(read, "ReadVariableOp", [name], {"dtype": pb.AttrValue(type=v.dtype)}))
         save, assigned = [], []
         if values:  # the operations of a checkpoint take one value at least
-            save = [
-                f"^{self._add(self._free('saver/SaveV2'), 'SaveV2', [prefix, names, slices, *values], {'dtypes': types})}"
-            ]
-            restored = self._add(self._free("saver/RestoreV2"), "RestoreV2", [prefix, names, slices], {"dtypes": types})
+            inputs = [prefix, names, slices]
+            written = self._add(self._free("saver/SaveV2"), "SaveV2", [*inputs, *values], {"dtypes": types})
+            save = [f"^{written}"]
+            restored = self._add(self._free("saver/RestoreV2"), "RestoreV2", inputs, {"dtypes": types})
             for i, (name, v, _) in enumerate(self._variables):
                 attrs = {"dtype": pb.AttrValue(type=v.dtype), "validate_shape": pb.AttrValue(b=False)}
                 assign = self._free("saver/AssignVariableOp")

@@ -2,8 +2,8 @@
 
 The message has three views of the same object:
 
-* the object graph (`SavedObjectGraph`): nodes and their children, and for each trace the nodes that its captured tensors
-  are bound to. `tf.saved_model.load` of TensorFlow 2 reads it;
+* the object graph (`SavedObjectGraph`): nodes and their children, and for each trace the nodes that its captured
+  tensors are bound to. `tf.saved_model.load` of TensorFlow 2 reads it;
 * the function library, which both views use;
 * the main graph (`main_graph`), with signatures, which `tf.compat.v1.saved_model.load` and servers read.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import dtypes, nest, notices, pb
+from headrace import dtypes, nest, notices
 from headrace.api import scopes
 from headrace.api.layers.base import Layer
 from headrace.api.storage.lookup import LookupTable
@@ -33,7 +33,7 @@ from headrace.saved_model import tables
 from headrace.saved_model.encoding import encode, encode_parameters, signature_of
 from headrace.saved_model.main_graph import MainGraph
 from headrace.saved_model.traces import functions_of, handle_of
-from headrace.saved_model.tree import Root, Tree
+from headrace.saved_model.tree import Root, Tree, children_of
 
 if TYPE_CHECKING:
     from headrace.pb import FunctionDef
@@ -61,7 +61,7 @@ class Model:
 
     def __init__(self, obj: Any, signatures: Any, tags: Sequence[str]) -> None:
         children, given = _children_of_root(obj, signatures)
-        self._traces: dict[int, list[ConcreteFunction]] = {}  # of each function, by its identity
+        self._traces: dict[Function, list[ConcreteFunction]] = {}
         self._names: dict[ConcreteFunction, str] = {}
         self._bound: dict[ConcreteFunction, list[int]] = {}
         self.message = saved_model.new()
@@ -70,7 +70,11 @@ class Model:
         self._objects = self._meta.object_graph_def
         self._main = MainGraph(self._meta)
         signed = {name: self._signed(name, x) for name, x in given.items()}
-        self._tree = self._whole_tree(children, signed.values())
+        of = None if isinstance(obj, Function) else obj
+        for _, f in Tree(Root(children, of)).leaves(Function):
+            self._traces_of(f)
+        children, _ = _children_of_root(obj, signatures)  # again, since a first trace makes the variables of layers
+        self._tree = self._whole_tree(children, of, signed.values())
         self._add_nodes()
         self._add_functions()
         self._add_signatures(signed)
@@ -78,8 +82,8 @@ class Model:
         self.values = self._checkpoint()
         if len(self._objects.nodes) == 2:  # the root and its signatures
             raise GraphError(
-                f"{nest.describe(obj)} has no variables, tables or functions under hr.jit with traces, so there is nothing "
-                "to save; call the functions, or give them an input_signature"
+                f"{nest.describe(obj)} has no variables, tables or functions under hr.jit with traces, so there is "
+                "nothing to save; call the functions, or give them an input_signature"
             )
 
     # *** traces ***
@@ -88,12 +92,12 @@ class Model:
         """Returns the traces of a function to be saved, those with equal signatures once."""
         if isinstance(f, ConcreteFunction):
             return [f]
-        found = self._traces.get(id(f))
+        found = self._traces.get(f)
         if found is None:
             if f.input_signature is not None:
                 f.lower(*f.input_signature)
             by_signature = {encode(_arguments(f, c)).SerializeToString(deterministic=True): c for c in f.traces.all()}
-            found = self._traces[id(f)] = list(by_signature.values())
+            found = self._traces[f] = list(by_signature.values())
         return found
 
     def _signed(self, name: str, f: Any) -> ConcreteFunction:
@@ -110,9 +114,9 @@ class Model:
             )
         return found[0]
 
-    def _whole_tree(self, children: dict[str, Any], signed: Any) -> Tree:
+    def _whole_tree(self, children: dict[str, Any], of: Any, signed: Any) -> Tree:
         """Returns the tree, with the variables that only functions refer to."""
-        tree = Tree(Root(children))
+        tree = Tree(Root(children, of))
         known = {handle_of(v.handle) for _, v in tree.leaves(Variable)}
         known |= {handle_of(t.resource_handle) for _, t in tree.leaves(LookupTable)}
         more: dict[int, Variable] = {}
@@ -126,7 +130,7 @@ class Model:
                         more[key] = reads[key] if key in reads else _variable_of(value, concrete)
         if not more:
             return tree
-        return Tree(Root({**children, VARIABLES: [*children.get(VARIABLES, ()), *more.values()]}))
+        return Tree(Root({**children, VARIABLES: [*children.get(VARIABLES, ()), *more.values()]}, of))
 
     def _add_functions(self) -> None:
         handles: dict[int, int] = {handle_of(v.handle): i for i, v in self._tree.leaves(Variable)}
@@ -138,7 +142,7 @@ class Model:
             traces = self._traces_of(f)
             if isinstance(f, ConcreteFunction):
                 node.bare_concrete_function.concrete_function_name = self._name_of(f, (tuple(_specs(f)), {}))
-                node.bare_concrete_function.argument_keywords.extend(s.name for s in _specs(f))
+                node.bare_concrete_function.argument_keywords.extend(t.op.name for t in f.arguments)
                 node.bare_concrete_function.allowed_positional_arguments = len(f.arguments)
                 continue
             if not traces:
@@ -230,15 +234,11 @@ class Model:
         node.user_object.identifier = "signature_map"
         node.user_object.version.producer = node.user_object.version.min_consumer = 1
         for name, concrete in signed.items():
-            inner = self._name_of(concrete, (tuple(_specs(concrete)), {}))
-            inputs = {s.name: s for s in _specs(concrete)}
+            inner = self._main.functions[self._name_of(concrete, (tuple(_specs(concrete)), {}))]
+            inputs = {t.op.name: _spec(t) for t in concrete.arguments}
             outputs = signing.named_results(name, concrete.value)
-            wrapper = signing.wrapper(
-                f"__inference_signature_wrapper_{name}",
-                self._main.functions[inner],
-                list(inputs),
-                {k: i for k, (i, _) in outputs.items()},
-            )
+            positions = {k: i for k, (i, _) in outputs.items()}
+            wrapper = signing.wrapper(f"__inference_signature_wrapper_{name}", inner, list(inputs), positions)
             bare = self._add_child(signature_map, name).bare_concrete_function
             bare.concrete_function_name = wrapper.signature.name
             bare.argument_keywords.extend(sorted(inputs))
@@ -274,8 +274,6 @@ def _identifier(x: Any) -> str:
 
 def _children_of_root(obj: Any, signatures: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the children of the root, and the signatures by name."""
-    from headrace.saved_model.tree import children_of
-
     if isinstance(obj, (list, tuple, Variable, LookupTable, ConcreteFunction)) or not (
         isinstance(obj, (Function, Mapping)) or hasattr(obj, "__dict__")
     ):
@@ -317,10 +315,10 @@ def _specs(concrete: ConcreteFunction) -> list[TensorSpec]:
 
 def _variable_of(handle: Any, concrete: ConcreteFunction) -> Variable:
     """Returns a variable object for the captured handle of a variable that is not trainable."""
-    contents = handle.numpy()
-    if not getattr(contents, "value_dtype", ""):
+    if handle.numpy().kind != "Variable":
         raise GraphError(
             f"{concrete!r} uses a table or another resource that is not below the saved object; make it an attribute"
         )
     with scopes.outside():
-        return Variable.of_handle(handle, trainable=False)
+        found: Variable = Variable.of_handle(handle, trainable=False)
+        return found

@@ -69,7 +69,7 @@ def save(
     _check_free(folder, overwrite)
     if not scopes.is_outside():
         raise GraphError(
-            "hr.saved_model.save was called while a graph is built; call it outside of graphs and functions"
+            "hr.saved_model.save is called while a graph is built; call it outside of graphs and functions"
         )
     model = Model(obj, signatures, tags)
     temporary = f"{folder}.{os.urandom(8).hex()}.tmp"
@@ -89,7 +89,7 @@ def _check_free(folder: str, overwrite: bool) -> None:
         return
     if not overwrite:
         raise AlreadyExistsError(
-            f"{folder} exists and is not an empty folder; give another path, or overwrite=True to replace the SavedModel"
+            f"{folder} exists and is not an empty folder; give another path, or overwrite=True to replace a SavedModel"
         )
     if not saved_model.is_there(folder):
         raise AlreadyExistsError(

@@ -50,7 +50,7 @@ def _names_of(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def named_results(name: str, value: Any) -> dict[str, tuple[int, Tensor]]:
-    """Returns the results of a signature by name, sorted: the position among the results, and the tensor.
+    """Returns the positions and tensors of the results of a signature by name, sorted.
 
     Raises:
       GraphError: the results are of another kind.

@@ -9,10 +9,11 @@ names get the prefix of the trace.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace import pb
 from headrace.api.scopes import Graph
+from headrace.errors import GraphError
 from headrace.ir import walk
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
@@ -24,16 +25,18 @@ from headrace.saved_model.loops import add_counters
 if TYPE_CHECKING:
     from headrace.pb import FunctionDef
 
+_OF_THIS_PROCESS: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+
 
 def functions_of(concrete: ConcreteFunction, name: str) -> list[FunctionDef]:
-    """Returns the functions of a trace: its own, with the name `name`, and the functions that it calls.
+    """Returns the function of a trace, and the functions that it calls.
 
     Args:
       concrete: the trace.
       name: the name, which is also the prefix of the other names.
 
     Raises:
-      GraphError: an operation without a counterpart in TensorFlow, or a recursive function.
+      GraphError: an operation without a counterpart in TensorFlow, a recursive function, or a call of Python code.
     """
     traced = concrete.graph
 
@@ -66,6 +69,8 @@ def written(name: str, fill: Callable[[FuncGraph], None]) -> list[FunctionDef]:
     attrs = {"f": Func(name), "Tout": tuple(t.dtype.base for t in graph.results)}
     b.make("StatefulPartitionedCall", (inputs,), attrs)  # a call, so that calls of recursive functions are found
     made = add_counters(home.as_graph_def().library.function)
+    for node in (node for f in made for node in f.node_def if node.op in _OF_THIS_PROCESS):
+        raise GraphError(f"'{node.name}' ({node.op}) calls a Python function of this process; a SavedModel has none")
     _rename(made, {f.signature.name: f"{name}_{f.signature.name}" for f in made if f.signature.name != name})
     return made
 

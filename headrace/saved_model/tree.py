@@ -29,10 +29,12 @@ class Root:
 
     Args:
       children: the children by name.
+      of: the object that the root stands for, to which objects below it may refer; None: none.
     """
 
-    def __init__(self, children: Mapping[str, Any]) -> None:
+    def __init__(self, children: Mapping[str, Any], of: Any = None) -> None:
         self.children = dict(children)
+        self.of = of
 
 
 class Tree:
@@ -59,8 +61,8 @@ class Tree:
         for i, x in enumerate(self.nodes):
             if isinstance(x, Variable) and x.graph is not None:
                 raise GraphError(
-                    f"the variable {x.name!r} ({self.paths[i]!r}) belongs to a graph; hr.saved_model.save writes variables "
-                    "made outside of graphs, and headrace.v1's tf.saved_model.Builder those of a graph"
+                    f"the variable {x.name!r} ({self.paths[i]!r}) belongs to a graph; hr.saved_model.save writes "
+                    "variables made outside of graphs, and headrace.v1's tf.saved_model.Builder those of a graph"
                 )
 
     def _keep_needed(self, nodes: list[Any], children: list[dict[str, int]]) -> None:
@@ -101,7 +103,7 @@ def _reached(root: Root) -> tuple[list[Any], list[dict[str, int]]]:
     """Returns all objects below the root, breadth first, and their children."""
     nodes: list[Any] = [root]
     children: list[dict[str, int]] = []
-    numbers = {id(root): 0}
+    numbers = {id(root): 0} | ({} if root.of is None else {id(root.of): 0})
     while len(children) < len(nodes):
         named: dict[str, int] = {}
         for name, x in children_of(nodes[len(children)]).items():

@@ -273,7 +273,7 @@ def lstm() -> Case:
 
     @hr.jit
     def f(x):
-        y, state = hr.nn.dynamic_rnn(model.cell, x, dtype=hr.float32)
+        y, _ = hr.nn.dynamic_rnn(model.cell, x, dtype=hr.float32)
         return model.out(y)
 
     model.f = f
@@ -350,9 +350,10 @@ def same(a: Any, b: Any, name: str) -> None:
     assert len(a) == len(b), (name, a, b)
     for x, y in zip(a, b):
         x, y = np.asarray(x), np.asarray(y)
-        assert x.dtype == y.dtype and x.shape == y.shape, (name, x, y)
+        assert (x.dtype, x.shape) == (y.dtype, y.shape), (name, x, y)
         if name == "random_numbers":
-            assert ((2 <= y) & (y < 3)).all() and len(set(y.tolist())) > 1
+            assert len(set(y.tolist())) > 1
+            assert ((y >= 2) & (y < 3)).all()
         elif x.dtype.kind in "OS":
             assert x.tolist() == y.tolist(), (name, x, y)
         else:
@@ -390,13 +391,13 @@ def check(name: str, make: Callable[[], Case]) -> None:
     loaded = tf.saved_model.load(folder)
     theirs = [called(loaded, n) for n, _, _ in calls]
     pairs = pair(obj, loaded)
-    for (n, a, k), (f, ours_a, ours_k), g in zip(calls, at, theirs):
+    for (_, a, k), (f, ours_a, ours_k), g in zip(calls, at, theirs):
         same(f(*ours_a, **ours_k), g(*map(tensor, a), **{key: tensor(v) for key, v in k.items()}), name)
     learned = [(v, w) for v, w in pairs if w.trainable and w.dtype.is_floating]
-    for step in range(3):
+    for _ in range(3):
         if name == "random_numbers" or not learned:
             break
-        for (n, a, k), (f, ours_a, ours_k), g in zip(calls, at, theirs):
+        for (_, a, k), (f, ours_a, ours_k), g in zip(calls, at, theirs):
             with hr.GradientTape() as ours:
                 ours_loss = loss_of(hr, f(*ours_a, **ours_k))
             with tf.GradientTape() as tape:
@@ -427,8 +428,8 @@ def tensor(x: Any) -> Any:
 
 def pair(obj: Any, loaded: Any) -> list[tuple[Any, Any]]:
     """Pairs of the variables of both systems, by the paths of the checkpoint."""
-    from headrace.saved_model.model import Model
     from headrace.api.variable import Variable
+    from headrace.saved_model.model import Model
 
     model = Model(obj, {}, ["serve"])
     out = []
@@ -447,7 +448,7 @@ def check_models() -> None:
 
 
 def check_signatures() -> None:
-    """Compares signatures in TensorFlow 2, in a session, and after TensorFlow has saved the model again."""
+    """Compares signatures in TensorFlow 2, in a session and in a copy that TensorFlow saves."""
 
     class Served:
         def __init__(self):
@@ -488,7 +489,7 @@ def check_signatures() -> None:
     with v1.Graph().as_default(), v1.Session() as sess:
         calls = v1.saved_model.load(sess, ["serve"], folder).signature_def
 
-        def run(name, **feeds):
+        def run(name: str, **feeds: Any) -> Any:
             call = calls[name]
             return sess.run(
                 {k: v.name for k, v in call.outputs.items()}, {call.inputs[k].name: v for k, v in feeds.items()}
