@@ -44,6 +44,7 @@ BUDGETS: Final = {
     "place": 1500,
     "recover": 1900,
     "resources": 6800,
+    "saved_model": 2200,  # objects and functions, read and written
     "schedule": 2060,
     "targets": 14050,
     "train": 6600,
