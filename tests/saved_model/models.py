@@ -83,7 +83,7 @@ versions { producer: 1087 min_consumer: 12 }
 
 
 def message() -> pb.SavedModel:
-    """Returns a model with v = [1, 2] and the function x -> {"y": x * v + 10}."""
+    """Returns a model with one variable and one function."""
     out = saved_model.new()
     meta = out.meta_graphs.add()
     meta.meta_info_def.tags.append("serve")
