@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.api import arrays as a, gathering, linalg, math, tensors
+from headrace.api import arrays as a
+from headrace.api import gathering, linalg, math, tensors
 from headrace.api.reductions import range as range_of
 from headrace.dtypes import bool_, int64
 from headrace.ir.tensor_type import Tensor
@@ -145,8 +146,10 @@ def slice_(
     """Returns a part of a tensor, with steps."""
     rank = call.rank(x)
     n_axes = call.ints("axes", axes)
-    if starts is not None and ends is not None and (
-        tensors.constant_value(starts) is None or tensors.constant_value(ends) is None
+    if (
+        starts is not None
+        and ends is not None
+        and (tensors.constant_value(starts) is None or tensors.constant_value(ends) is None)
     ):
         count = starts.shape[0] if starts.shape is not None else len(n_axes or ())
         chosen = n_axes or list(range(count))
@@ -230,7 +233,7 @@ def constant_of_shape(call: Call, target: Tensor) -> Tensor:
 @operator("Range", since=11)
 def range_(call: Call, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
     """Returns equidistant numbers."""
-    return range_of(*[a.reshape(v, ()) for v in (start, limit, delta)])
+    return range_of(a.reshape(start, ()), a.reshape(limit, ()), a.reshape(delta, ()))
 
 
 @operator("EyeLike", since=9)

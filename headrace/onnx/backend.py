@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx.backend.base import Backend, BackendRep
 
-from headrace.onnx.element_types import array_of
+from headrace.onnx.element_types import array_of, as_text
 from headrace.onnx.loading import OnnxModel, load
 
 
@@ -23,7 +23,9 @@ class HeadraceBackendRep(BackendRep):
         self.model = model
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Computes the outputs as arrays: lists of arrays for sequences, and None for an absent optional value.
+        """Computes the outputs as arrays.
+
+        A sequence is a list of arrays. An absent optional value is None.
 
         Args:
           inputs: the inputs in their order.
@@ -65,9 +67,11 @@ def _array(value: Any) -> Any:
     if isinstance(value, list):
         return [_array(v) for v in value]
     array = np.asarray(value.numpy())
-    if array.dtype == object:
-        array = np.vectorize(lambda b: b.decode("utf-8"), otypes=[object])(array) if array.size else array
-    return array
+    if array.dtype.kind not in "OS":
+        return array
+    texts = np.empty(array.size, object)
+    texts[:] = [as_text(b) for b in array.reshape(-1)]
+    return texts.reshape(array.shape)
 
 
 prepare = HeadraceBackend.prepare

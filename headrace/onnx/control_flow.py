@@ -7,7 +7,8 @@ become unknown and it is traced again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence as Seq
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from typing import Any
 
 from headrace.api import arrays, scopes, tensors
@@ -21,12 +22,17 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.tensor_type import Tensor
 from headrace.onnx.graphs import Body
 from headrace.onnx.operators import Call, operator
-from headrace.onnx.values import Value
+from headrace.onnx.values import Optional, Value
 from headrace.shapes import Shape
 
 
-class _Traced(Exception):  # noqa: N818 - not an error: the loop is traced again
-    """Types that a loop needs, which its body's results showed: shapes of variables, or dtypes of scan outputs."""
+class _Traced(Exception):
+    """Types that the results of a loop's body showed.
+
+    Args:
+      shapes: shapes of the loop variables that cover those of the results, too.
+      dtypes: dtypes of the scan outputs.
+    """
 
     def __init__(self, shapes: list[Shape], dtypes: list[DType]) -> None:
         self.shapes = shapes
@@ -46,7 +52,7 @@ def if_(call: Call, condition: Tensor) -> Any:
 
 @operator("Loop", folds=False)
 def loop(call: Call, trips: Tensor | None = None, condition: Tensor | None = None, *carried: Value) -> Any:
-    """Runs a graph as long as its condition is true and fewer iterations than the trip count have run."""
+    """Repeats a graph while its condition is true, up to the trip count."""
     body = call.bodies["body"]
     scans = len(body.graph.outputs) - 1 - len(carried)
     limit = None if trips is None else cast(arrays.reshape(trips, ()), int64)
@@ -72,7 +78,11 @@ def _iterate(
     scans: int,
     first_scan: int,
 ) -> tuple[list[Any], list[Any]]:
-    """Runs a loop; returns the final variables and the scan outputs, stacked along their first axis."""
+    """Runs a loop.
+
+    Returns:
+      The final variables, and the scan outputs stacked along their first axis.
+    """
     infos = body.graph.infos[first_scan:]
     dtypes = [(infos[k].dtype if infos else None) or float32 for k in range(scans)]  # bodies in functions have no types
     element_shapes: list[Shape] = [infos[k].shape if infos else None for k in range(scans)]
@@ -86,6 +96,7 @@ def _iterate(
 
         def advance(i: Any, variables: Any, stacks: Any) -> Any:
             _, results, elements = step(i, variables)
+            results = [_as_optional(v, r) for v, r in zip(variables, results, strict=True)]
             found = [_covering(s, r) for s, r in zip(shapes, results, strict=True)] if symbolic else shapes
             element_dtypes = [x.dtype.base for x in elements]
             if found != shapes or element_dtypes != dtypes:
@@ -111,9 +122,19 @@ def _iterate(
 
 
 def _stacked(stack: TensorArray, count: Any, dtype: Any, shape: Shape) -> Any:
-    """The elements of a tensor array; of the body's element shape with 0 for unknown sizes if there are none."""
+    """Stacked elements of a tensor array.
+
+    Without elements the result has the static element shape, with 0 for each unknown size.
+    """
     empty = (0, *[d or 0 for d in shape or ()])
     return cond(count > 0, stack.stack, lambda: arrays.zeros(empty, dtype))
+
+
+def _as_optional(variable: Any, value: Any) -> Any:
+    """Returns a result, as a present optional value where the loop variable is optional."""
+    if isinstance(variable, Optional) and not isinstance(value, Optional):
+        return Optional(tensors.constant(True), value)
+    return value
 
 
 def _covering(shape: Shape, value: Any) -> Shape:
@@ -124,13 +145,13 @@ def _covering(shape: Shape, value: Any) -> Shape:
 
 
 def _owned(values: Seq[Any]) -> list[Any]:
-    """Values of which those that come from outside of the graph have an operation in it."""
+    """Values with an operation in the current graph for each tensor from outside."""
     return [tensors.identity(v) if isinstance(v, Tensor) else v for v in values]
 
 
 @operator("Scan", folds=False)
 def scan8(call: Call, lengths: Tensor | None, *values: Any) -> Any:
-    """Runs a graph over the elements of sequences, for each row of a batch (version 8)."""
+    """Runs a graph over the elements of the sequences of a batch."""
     if lengths is not None:
         raise InvalidArgumentError(f"the {call.node} has sequence lengths, which only version 8 has; export it for 9")
     n = call["num_scan_inputs"]

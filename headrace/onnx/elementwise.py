@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from headrace.api import arrays, gathering, math, tensors
 from headrace.api.nn import activations
-from headrace.dtypes import as_dtype, float32, float64, string
+from headrace.dtypes import SMALL_FLOATING, as_dtype, bool_, float32, float64, string
 from headrace.ir.tensor_type import Tensor
 from headrace.onnx.element_types import dtype_of
 from headrace.onnx.operators import Call, operator
@@ -107,13 +108,13 @@ for _name, _f in _BINARY.items():
 @operator("Max")
 def max_(call: Call, *values: Tensor) -> Tensor:
     """Returns the largest of the elements at the same place."""
-    return functools.reduce(math.maximum, values)
+    return functools.reduce(math.maximum, values[1:], tensors.identity(values[0]))
 
 
 @operator("Min")
 def min_(call: Call, *values: Tensor) -> Tensor:
     """Returns the smallest of the elements at the same place."""
-    return functools.reduce(math.minimum, values)
+    return functools.reduce(math.minimum, values[1:], tensors.identity(values[0]))
 
 
 @operator("Sum")
@@ -136,8 +137,37 @@ def mod(call: Call, x: Tensor, y: Tensor) -> Tensor:
 
 @operator("BitShift", since=11)
 def bit_shift(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    """Shifts the bits of integers."""
-    return math.left_shift(x, y) if call["direction"] == "LEFT" else math.right_shift(x, y)
+    """Shifts the bits of integers.
+
+    A distance that is negative or not less than the width of the dtype shifts all bits out.
+    """
+    left = call["direction"] == "LEFT"
+    dtype = x.dtype.base
+    width = tensors.constant(dtype.size * 8, dtype)
+    zero = _zero(x)
+    inside = math.logical_and(y >= zero, y < width)
+    near = gathering.where(inside, y, zero)
+    shifted = math.left_shift(x, near) if left else math.right_shift(x, near)
+    rest = arrays.zeros_like(shifted)
+    if not left and not dtype.is_unsigned:
+        rest = gathering.where(x < zero, rest - tensors.constant(1, dtype), rest)
+    return gathering.where(inside, shifted, rest)
+
+
+@operator("BitCast", since=26)
+def bit_cast(call: Call, x: Tensor) -> Tensor:
+    """Returns the bits of the elements as another dtype."""
+    dtype = dtype_of(call["to"], call.node)
+    if bool_ in (dtype, x.dtype.base):  # a byte that is 0 or 1
+        return math.cast(x, dtype)
+    return arrays.bitcast(x, dtype)
+
+
+@operator("Shrink", since=9)
+def shrink(call: Call, x: Tensor) -> Tensor:
+    """Moves elements towards 0 by a bias; elements within lambd of 0 become 0."""
+    lambd, bias = [tensors.constant(np.asarray(call[n]).astype(x.dtype.base.numpy)) for n in ("lambd", "bias")]
+    return gathering.where(x < -lambd, x + bias, gathering.where(x > lambd, x - bias, arrays.zeros_like(x)))
 
 
 @operator("IsInf", since=10)
@@ -156,16 +186,16 @@ def cast(call: Call, x: Tensor) -> Tensor:
     """Converts elements to a dtype."""
     to = call["to"]
     dtype = dtype_of(int(to), call.node) if not isinstance(to, str) else as_dtype(to.lower())
-    return _cast(x, dtype)
+    return _cast(x, dtype, bool(call.get("saturate", 1)))
 
 
 @operator("CastLike", since=15)
 def cast_like(call: Call, x: Tensor, like: Tensor) -> Tensor:
     """Converts elements to the dtype of another tensor."""
-    return _cast(x, like.dtype.base)
+    return _cast(x, like.dtype.base, bool(call.get("saturate", 1)))
 
 
-def _cast(x: Tensor, dtype: Any) -> Tensor:
+def _cast(x: Tensor, dtype: Any, saturates: bool) -> Tensor:
     from headrace.api.strings import as_string, to_number
 
     if dtype == x.dtype.base:
@@ -175,6 +205,9 @@ def _cast(x: Tensor, dtype: Any) -> Tensor:
     if x.dtype.base == string:
         wide = float32 if dtype == float32 else float64
         return math.cast(to_number(x, wide), dtype)
+    if dtype in SMALL_FLOATING and saturates and x.dtype.base.is_floating and x.dtype.base not in SMALL_FLOATING:
+        largest = tensors.constant(float(ml_dtypes.finfo(dtype.numpy).max), x.dtype.base)
+        x = math.clip_by_value(x, -largest, largest)
     return math.cast(x, dtype)
 
 
@@ -264,8 +297,10 @@ def constant(call: Call) -> Tensor:
 @operator("Dropout")
 def dropout(call: Call, x: Tensor, ratio: Tensor | None = None, training: Tensor | None = None) -> Any:
     """Returns the input: dropout of inference."""
-    if training is not None and bool(call.static(training, "training_mode")) and (
-        ratio is None or float(call.static(ratio, "ratio")) > 0
+    if (
+        training is not None
+        and bool(call.static(training, "training_mode"))
+        and (ratio is None or float(call.static(ratio, "ratio")) > 0)
     ):
         from headrace.api import random
 
@@ -275,5 +310,3 @@ def dropout(call: Call, x: Tensor, ratio: Tensor | None = None, training: Tensor
         return x * math.cast(kept, x.dtype.base) * scale, kept
     mask = arrays.fill(arrays.shape(x), True)
     return tensors.identity(x), mask if call.version >= 10 else math.cast(mask, x.dtype.base)
-
-

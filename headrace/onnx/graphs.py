@@ -1,4 +1,4 @@
-"""Graphs of a model in a form that can be run: nodes with their operators, and values by name.
+"""Graphs of a model, ready to run: nodes with their operators, values by name.
 
 A graph is checked completely when the model is loaded: every name that a node reads is defined before it, in its graph
 or in a graph around it, so there are no cycles. The depth of nested graphs and functions is limited. Running a graph
@@ -9,7 +9,8 @@ conditionals and loops of headrace capture their tensors.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence as Seq
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -49,14 +50,14 @@ class ValueInfo(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Parts of a model that all of its graphs share: functions and versions of operator sets."""
+    """Functions and versions of operator sets, which all graphs of a model share."""
 
     functions: Mapping[tuple[str, str], onnx.FunctionProto]
     opset: Mapping[str, int]
 
 
 class Body(NamedTuple):
-    """Graph of an attribute with the scope of the node that owns it; a call runs it."""
+    """Graph of an attribute with the scope of its node; a call runs it."""
 
     graph: Graph
     scope: MutableMapping[str, Value]
@@ -86,7 +87,7 @@ class Graph:
     """Graph, or body of a function, ready to run.
 
     Args:
-      model: what all graphs of the model share.
+      model: the functions and versions that all graphs share.
       nodes: its nodes, in an order in which each follows its inputs.
       inputs: names of the inputs.
       outputs: names of the outputs.
@@ -282,9 +283,7 @@ class Node:
         assert self._function is not None
         bodies = {name: Body(graph, scope) for name, graph in self._graphs.items()}
         used = tuple(map(bool, self.outputs))
-        call = Call(
-            self.described, self._message.op_type, self.version, self._attributes, bodies, used, self.opset
-        )
+        call = Call(self.described, self._message.op_type, self.version, self._attributes, bodies, used, self.opset)
         try:
             results = self._function(call, *values)
         except Exception as e:
@@ -292,7 +291,7 @@ class Node:
             raise
         return results if isinstance(results, (tuple, list)) else (results,)
 
-    def _standard_function(self, schema: onnx.defs.OpSchema, values: Seq[Value]) -> Graph:
+    def _standard_function(self, schema: Any, values: Seq[Value]) -> Graph:
         """The body of the standard's function for inputs of these types."""
         import onnx
 
@@ -352,7 +351,7 @@ def initializers_of(graph: onnx.GraphProto) -> dict[str, np.ndarray]:
 
 
 def attribute_value(attribute: onnx.AttributeProto) -> Any:
-    """Returns the value of an attribute: a number, bytes, an array, a list of them, or a type."""
+    """Returns the value of an attribute: a number, text, array, list or type."""
     import onnx
 
     kinds = onnx.AttributeProto
@@ -387,24 +386,23 @@ def _opset(function: onnx.FunctionProto, outer: Mapping[str, int]) -> dict[str, 
     return own or dict(outer)
 
 
-def _schema(domain: str, name: str, version: int) -> onnx.defs.OpSchema | None:
+def _schema(domain: str, name: str, version: int) -> Any:
     import onnx
 
     try:
         return onnx.defs.get_schema(name, max_inclusive_version=version, domain=domain)
-    except onnx.defs.SchemaError:
+    except onnx.defs.SchemaError:  # no such operator in this version
         return None
 
 
 def _defaults(schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    return {
-        name: attribute_value(a.default_value) for name, a in schema.attributes.items() if a.default_value.type
-    }
+    return {name: attribute_value(a.default_value) for name, a in schema.attributes.items() if a.default_value.type}
 
 
 def _type_of(value: Value) -> bytes:
     """The message of a value's type, which functions of the standard may depend on."""
     import onnx
+
     from headrace.onnx.element_types import DTYPES
     from headrace.onnx.values import Optional, Sequence
 
@@ -415,8 +413,8 @@ def _type_of(value: Value) -> bytes:
         value = value.value
     if isinstance(value, Sequence):
         element = onnx.helper.make_tensor_type_proto(number[value.dtype], None)
-        return onnx.helper.make_sequence_type_proto(element).SerializeToString()  # type: ignore[no-any-return]
+        return onnx.helper.make_sequence_type_proto(element).SerializeToString()
     shape = value.shape
-    return onnx.helper.make_tensor_type_proto(  # type: ignore[no-any-return]
+    return onnx.helper.make_tensor_type_proto(
         number[value.dtype.base], None if shape is None else list(shape)
     ).SerializeToString()

@@ -126,5 +126,3 @@ def one_hot(call: Call, indices: Tensor, depth: Tensor, values: Tensor) -> Tenso
     at = axis % rank
     line = arrays.reshape(line, [-1 if k == at else 1 for k in range(rank)])
     return gathering.where(math.equal(line, arrays.expand_dims(places, at)), values[1], values[0])
-
-

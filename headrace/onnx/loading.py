@@ -12,7 +12,7 @@ import numpy as np
 from headrace import tracebacks
 from headrace.api.tensors import convert_to_tensor
 from headrace.api.variable import Variable
-from headrace.dtypes import as_dtype
+from headrace.dtypes import SMALL_INTEGER, as_dtype, float4_e2m1fn, string
 from headrace.errors import InvalidArgumentError, NotFoundError, SignatureError, UnimplementedError
 from headrace.onnx import graphs
 from headrace.onnx.element_types import array_of, dtype_of, sparse_array_of
@@ -197,11 +197,11 @@ def _parsed(content: bytes, what: str) -> onnx.ModelProto:
         raise InvalidArgumentError(f"{what} is not a model of ONNX: {e}") from e
     if not proto.HasField("graph"):
         raise InvalidArgumentError(f"{what} is not a model of ONNX: it has no graph")
-    return proto  # type: ignore[no-any-return]
+    return proto
 
 
 def _array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
-    """The elements of an initializer, mapped into memory if they are in a file of the folder.
+    """Elements of an initializer; those in a file of the folder are memory-mapped.
 
     Raises:
       InvalidArgumentError: the file is outside of the folder, or does not contain the range that the tensor needs.
@@ -219,9 +219,8 @@ def _array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
         raise InvalidArgumentError(f"{what} is in {location!r}, which is not a file in the folder of the model")
     dtype = dtype_of(tensor.data_type, what)
     shape = tuple(tensor.dims)
-    if dtype.numpy is None or dtype.numpy.hasobject or any(d < 0 for d in shape) or dtype.name[-1:] in "24" and (
-        dtype.name.startswith(("int", "uint")) and dtype.name in ("int4", "uint4", "int2", "uint2")
-    ):
+    packed = dtype in SMALL_INTEGER or dtype == float4_e2m1fn  # several elements to a byte
+    if dtype == string or packed or any(d < 0 for d in shape):
         raise InvalidArgumentError(f"{what} of dtype {dtype.name} and shape {shape} cannot be in another file")
     size = dtype.numpy.itemsize
     for d in shape:
@@ -240,9 +239,7 @@ def _array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
     return np.memmap(file, dtype.numpy, "r", offset, shape)
 
 
-def _variable_names(
-    arrays: Mapping[str, np.ndarray], trainable: bool, variables: Collection[str] | None
-) -> list[str]:
+def _variable_names(arrays: Mapping[str, np.ndarray], trainable: bool, variables: Collection[str] | None) -> list[str]:
     """Names of the initializers that become variables, in the order of the model."""
     if variables is not None:
         unknown = sorted(set(variables) - set(arrays))

@@ -63,9 +63,7 @@ def _by_channel(x: Tensor, rank: int) -> Tensor:
 
 
 @operator("BatchNormalization")
-def batch_normalization(
-    call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor
-) -> Any:
+def batch_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, variance: Tensor) -> Any:
     """Normalizes channels by given or computed means and variances."""
     rank = max(call.rank(x), 2)
     training = call.version >= 14 and call["training_mode"]

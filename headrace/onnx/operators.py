@@ -1,4 +1,4 @@
-"""Table of operators: functions by domain, name and first version, and the calls that they receive.
+"""Table of operators: functions by domain, name and first version.
 
 An operator's function takes a `Call`, which has the node's attributes, and the node's inputs; an input that the node
 leaves out is None. It returns the output or a tuple of outputs. A function is valid from its version of the operator
@@ -21,7 +21,6 @@ from headrace.registry import DuplicateError
 if TYPE_CHECKING:
     from headrace.ir.tensor_type import Tensor
     from headrace.onnx.graphs import Body
-    from headrace.onnx.values import Value
 
 #: Modules with the functions of operators.
 TABLES: Final = (
@@ -36,6 +35,7 @@ TABLES: Final = (
     "reductions",
     "resizing",
     "sequences",
+    "strings",
     "windows",
 )
 
@@ -105,7 +105,15 @@ class Call:
         return value
 
     def ints(self, name: str, x: Any = None) -> list[int] | None:
-        """Returns integers that are an attribute in some versions and an input `x` in others; None if there are none."""
+        """Returns integers that are an attribute in some versions and an input in others.
+
+        Args:
+          name: the name of both.
+          x: the input; None in versions without it.
+
+        Returns:
+          The integers, or None if the node has neither.
+        """
         if x is not None:
             return [int(i) for i in self.static(x, name).reshape(-1)]
         found = self.get(name)
@@ -154,7 +162,7 @@ def operator(name: str, since: int = 1, domain: str = "", folds: bool = True) ->
 
 
 def folds(domain: str, name: str) -> bool:
-    """Whether a call of an operator on constants may be computed while a graph is traced."""
+    """Whether calls of an operator on constants may be computed during tracing."""
     return (domain, name) not in _not_folded
 
 
@@ -177,16 +185,3 @@ def names() -> list[tuple[str, str]]:
     """Returns domain and name of all operators in the table, sorted."""
     load_tables()
     return sorted(_table)
-
-
-def only(value: Value, what: str) -> Tensor:
-    """Returns a value that must be a tensor.
-
-    Raises:
-      InvalidArgumentError: it is a sequence, an optional value or absent.
-    """
-    from headrace.ir.tensor_type import Tensor
-
-    if not isinstance(value, Tensor):
-        raise InvalidArgumentError(f"{what} must be a tensor, got {type(value).__name__}")
-    return value

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
+
 from headrace.api import arrays, math
-from headrace.dtypes import float32, int32, uint8
+from headrace.dtypes import float32, float64, int32, uint8
 from headrace.errors import UnimplementedError
 from headrace.ir.tensor_type import Tensor
 from headrace.onnx.element_types import dtype_of
 from headrace.onnx.operators import Call, operator
+from headrace.onnx.windows import convolved
 
 
 def _along(call: Call, x: Tensor, scale: Tensor) -> Tensor:
@@ -31,17 +34,16 @@ def quantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Tensor | None = 
     """Returns round(x / scale) + zero, limited to the range of the dtype."""
     number = call.get("output_dtype")
     dtype = zero.dtype.base if zero is not None else dtype_of(number, call.node) if number else uint8
-    if dtype.is_floating or dtype.size * 8 > 16 or dtype.name in ("int4", "uint4", "int2", "uint2"):
-        raise UnimplementedError(f"the {call.node} quantizes to {dtype.name}; int8, uint8, int16 and uint16 are supported")
     wide = math.cast(x, float32) / math.cast(_along(call, x, scale), float32)
-    levels = math.rint(wide)
+    levels = wide if dtype.is_floating else math.rint(wide)
     if zero is not None:
         levels = levels + math.cast(_along(call, x, zero), float32)
     return _limited(levels, dtype)
 
 
 def _limited(x: Tensor, dtype: Any) -> Tensor:
-    return math.cast(math.clip_by_value(x, float(dtype.min), float(dtype.max)), dtype)
+    info: Any = ml_dtypes.finfo(dtype.numpy) if dtype.is_floating else ml_dtypes.iinfo(dtype.numpy)
+    return math.cast(math.clip_by_value(x, float(info.min), float(info.max)), dtype)
 
 
 @operator("DequantizeLinear", since=10)
@@ -67,3 +69,40 @@ def q_linear_mat_mul(
     return _limited(levels + math.cast(y_zero, float32), y_zero.dtype.base)
 
 
+def _by_output(zero: Tensor | None, x: Tensor, rank: int) -> Any:
+    """Filters of integers less their zero points, one for all outputs or one for each."""
+    wide = math.cast(x, float64)
+    if zero is None:
+        return wide
+    zero = math.cast(zero, float64)
+    return wide - (zero if zero.shape in ((), (1,)) else arrays.reshape(zero, [-1, *[1] * (rank - 1)]))
+
+
+def _sums(call: Call, x: Tensor, w: Tensor, x_zero: Tensor | None, w_zero: Tensor | None) -> Tensor:
+    """The convolution of integers, which float64 holds exactly."""
+    wide = math.cast(x, float64) if x_zero is None else math.cast(x, float64) - math.cast(x_zero, float64)
+    return convolved(call, wide, _by_output(w_zero, w, call.rank(w)))
+
+
+@operator("ConvInteger", since=10)
+def conv_integer(
+    call: Call, x: Tensor, w: Tensor, x_zero: Tensor | None = None, w_zero: Tensor | None = None
+) -> Tensor:
+    """Returns the convolution of 8-bit integers."""
+    return math.cast(_sums(call, x, w, x_zero, w_zero), int32)
+
+
+@operator("QLinearConv", since=10)
+def q_linear_conv(
+    call: Call, x: Tensor, x_scale: Tensor, x_zero: Tensor, w: Tensor, w_scale: Tensor, w_zero: Tensor,
+    y_scale: Tensor, y_zero: Tensor, b: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """Returns the convolution of quantized tensors, quantized."""
+    total = _sums(call, x, w, x_zero, w_zero)
+    rank = call.rank(x)
+    if b is not None:
+        total = total + arrays.reshape(math.cast(b, float64), [1, -1, *[1] * (rank - 2)])
+    factor = math.cast(x_scale, float64) * math.cast(w_scale, float64) / math.cast(y_scale, float64)
+    if factor.shape not in ((), (1,)):
+        factor = arrays.reshape(factor, [1, -1, *[1] * (rank - 2)])
+    return _limited(math.rint(total * factor) + math.cast(y_zero, float64), y_zero.dtype.base)

@@ -63,9 +63,7 @@ def _run(
     outputs, finals = [], []
     for d in range(directions):
         backward = call["direction"] == "reverse" or d == 1
-        first = [
-            s[d] if s is not None else arrays.zeros(arrays.stack([batch, hidden]), x.dtype.base) for s in states
-        ]
+        first = [s[d] if s is not None else arrays.zeros(arrays.stack([batch, hidden]), x.dtype.base) for s in states]
         step = step_of(d)
 
         def at(i: Any, backward: bool = backward) -> Any:

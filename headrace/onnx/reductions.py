@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from headrace.api import arrays, math, reductions as r, sorting
+from headrace.api import arrays, math, sorting
+from headrace.api import reductions as r
 from headrace.dtypes import bool_, int64, uint8
 from headrace.ir.tensor_type import Tensor
 from headrace.onnx.operators import Call, operator
@@ -104,5 +105,3 @@ def top_k(call: Call, x: Tensor, k: Tensor | None = None) -> Any:
 
     found = gather(y, places, batch_dims=rank - 1)
     return arrays.transpose(found, back), math.cast(arrays.transpose(places, back), int64)
-
-

@@ -22,7 +22,8 @@ def _coordinates(mode: str, n: int, size: int, scale: float, roi: tuple[float, f
     if mode == "asymmetric":
         return i / scale
     if mode == "align_corners":
-        return i * ((n - 1) / (size - 1)) if size > 1 else i * 0
+        whole = scale * n  # not rounded down to a number of elements
+        return i * ((n - 1) / (whole - 1)) if whole != 1 else i * 0
     if mode == "tf_crop_and_resize":
         if size > 1:
             return roi[0] * (n - 1) + i * ((roi[1] - roi[0]) * (n - 1) / (size - 1))
@@ -142,5 +143,3 @@ def resize(
             )
             x = gathering.where(inside, x, tensors.constant(call["extrapolation_value"], x.dtype.base))
     return x
-
-

@@ -6,13 +6,13 @@ whose elements may have different shapes. An optional value is a flag with a val
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence as Parts
+from collections.abc import Hashable
+from collections.abc import Sequence as Parts
 from typing import Any, TypeAlias
 
 import headrace.api.raw_ops as raw_ops
 from headrace import nest
-from headrace.api import arrays, tensors
-from headrace.api.cond import cond
+from headrace.api import arrays, gathering, tensors
 from headrace.api.math import cast
 from headrace.api.while_loop import while_loop
 from headrace.dtypes import DType, bool_, int32
@@ -57,22 +57,24 @@ class Sequence(nest.Composite):
 
     def length(self) -> Tensor:
         """Returns the number of elements, an int32 scalar."""
-        return raw_ops.TensorListLength(input_handle=self.handle)
+        n: Tensor = raw_ops.TensorListLength(input_handle=self.handle)
+        return n
 
     def at(self, index: Any) -> Tensor:
         """Returns the element at an int32 position, which is not negative."""
-        return raw_ops.TensorListGetItem(
+        x: Tensor = raw_ops.TensorListGetItem(
             input_handle=self.handle, index=index, element_shape=-1, element_dtype=self.dtype
         )
+        return x
 
     def replaced(self, index: Any, x: Any) -> Sequence:
         """Returns this sequence with `x` in place of the element at an int32 position."""
         return Sequence(raw_ops.TensorListSetItem(input_handle=self.handle, index=index, item=x), self.dtype)
 
     def position(self, index: Any, largest: Any) -> Tensor:
-        """Returns an index of the standard, which may be negative, as an int32 position from 0 to `largest` - 1."""
+        """Returns an index as an int32 position; a negative one counts from `largest`."""
         index = arrays.reshape(cast(index, int32), ())
-        return cond(index < 0, lambda: index + largest, lambda: tensors.identity(index))
+        return gathering.where(index < 0, index + largest, index)
 
     def inserted(self, index: Any, x: Any) -> Sequence:
         """Returns this sequence with `x` before the element at an int32 position."""

@@ -1,4 +1,4 @@
-"""Convolutions and poolings. Windows of the standard become those of headrace: channels last, padding of their own."""
+"""Convolutions and poolings: channels are the last axis inside, and paddings are ops of their own."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def conv_transpose(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) ->
     strides, dilations = call.get("strides") or [1] * n, call.get("dilations") or [1] * n
     extra = call.get("output_padding") or [0] * n
     sizes = [int(d) for d in call.static(arrays.shape(x)[2:], "shape")]
-    full = [
-        (s - 1) * t + (k - 1) * d + 1 for s, t, k, d in zip(sizes, strides, kernel, dilations, strict=True)
-    ]
+    full = [(s - 1) * t + (k - 1) * d + 1 for s, t, k, d in zip(sizes, strides, kernel, dilations, strict=True)]
     flat = call.get("pads") or [0] * (2 * n)
     pads = [[flat[k], flat[k + n]] for k in range(n)]
     wanted, auto = call.get("output_shape"), call.get("auto_pad", "NOTSET")
@@ -141,13 +139,14 @@ def _windows(call: Call, x: Tensor) -> tuple[list[int], list[int], list[int], li
 
 
 def _slices(x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[Tensor]:
-    """For each position in a window, the elements of all windows at that position; spatial axes follow the second."""
+    """Elements of all windows at each position of a window, in the layout of the input."""
     dims = [int(d) for d in x.shape[2:]]
     counts = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(dims, kernel, strides, dilations, strict=True)]
     out = []
     for place in np.ndindex(*kernel):
         index = [
-            slice(p * d, p * d + (c - 1) * s + 1, s) for p, d, c, s in zip(place, dilations, counts, strides, strict=True)
+            slice(p * d, p * d + (c - 1) * s + 1, s)
+            for p, d, c, s in zip(place, dilations, counts, strides, strict=True)
         ]
         out.append(x[(slice(None), slice(None), *index)])
     return out
