@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from typing import Any
+from typing import Any, TypeAlias
 
 from headrace.api import arrays, scopes, tensors
 from headrace.api.cond import cond
@@ -24,6 +24,9 @@ from headrace.onnx.graphs import Body
 from headrace.onnx.operators import Call, operator
 from headrace.onnx.values import Optional, Value
 from headrace.shapes import Shape
+
+#: An iteration: its number and the loop variables → the new variables and the elements of the scan outputs.
+Step: TypeAlias = Callable[[Any, Seq[Any]], tuple[list[Any], list[Any]]]
 
 
 class _Traced(Exception):
@@ -58,10 +61,10 @@ def loop(call: Call, trips: Tensor | None = None, condition: Tensor | None = Non
     limit = None if trips is None else cast(arrays.reshape(trips, ()), int64)
     keep = tensors.constant(True) if condition is None else arrays.reshape(condition, ())
 
-    def step(i: Any, variables: Seq[Any]) -> tuple[Any, list[Any], list[Any]]:
+    def step(i: Any, variables: Seq[Any]) -> tuple[list[Any], list[Any]]:
         keep, *results = body(i, *variables)
         keep = arrays.reshape(keep, ())
-        return keep, [keep, *results[: len(carried)]], results[len(carried) :]
+        return [keep, *results[: len(carried)]], results[len(carried) :]
 
     def running(i: Any, keep: Any) -> Any:
         return keep if limit is None else logical_and(i < limit, keep)
@@ -73,7 +76,7 @@ def loop(call: Call, trips: Tensor | None = None, condition: Tensor | None = Non
 def _iterate(
     body: Body,
     running: Callable[[Any, Any], Any],
-    step: Callable[[Any, Seq[Any]], tuple[Any, list[Any], list[Any]]],
+    step: Step,
     variables: list[Any],
     scans: int,
     first_scan: int,
@@ -85,39 +88,52 @@ def _iterate(
     """
     infos = body.graph.infos[first_scan:]
     dtypes = [(infos[k].dtype if infos else None) or float32 for k in range(scans)]  # bodies in functions have no types
-    element_shapes: list[Shape] = [infos[k].shape if infos else None for k in range(scans)]
+    declared: list[Shape] = [infos[k].shape if infos else None for k in range(scans)]
     shapes: list[Shape] = [v.shape if isinstance(v, Tensor) else None for v in variables]
-
-    def arrays_of() -> list[TensorArray]:
-        return [TensorArray(d, size=0, dynamic_size=True, infer_shape=False) for d in dtypes]
-
-    symbolic = not scopes.is_outside()
     while True:
-
-        def advance(i: Any, variables: Any, stacks: Any) -> Any:
-            _, results, elements = step(i, variables)
-            results = [_as_optional(v, r) for v, r in zip(variables, results, strict=True)]
-            found = [_covering(s, r) for s, r in zip(shapes, results, strict=True)] if symbolic else shapes
-            element_dtypes = [x.dtype.base for x in elements]
-            if found != shapes or element_dtypes != dtypes:
-                raise _Traced(found, element_dtypes)
-            for k, x in enumerate(elements):
-                element_shapes[k] = x.shape
-            at = cast(i, int32)
-            return i + 1, _owned(results), [s.write(at, x) for s, x in zip(stacks, elements, strict=True)]
-
-        stacks = arrays_of()
-        invariants = ((), list(shapes), [None] * scans) if symbolic else None
         try:
-            count, final, stacks = while_loop(
-                lambda i, variables, stacks: running(i, variables[0]),
-                advance,
-                (tensors.constant(0, int64), list(variables), stacks),
-                shape_invariants=invariants,
-            )
-            break
+            return _run(running, step, variables, shapes, dtypes, declared)
         except _Traced as e:
             shapes, dtypes = e.shapes, e.dtypes
+
+
+def _run(
+    running: Callable[[Any, Any], Any],
+    step: Step,
+    variables: list[Any],
+    shapes: list[Shape],
+    dtypes: list[DType],
+    declared: list[Shape],
+) -> tuple[list[Any], list[Any]]:
+    """Runs a loop whose variables have these shapes, and its scan outputs these dtypes.
+
+    Raises:
+      _Traced: the body's results have other shapes or dtypes.
+    """
+    symbolic = not scopes.is_outside()
+    element_shapes = list(declared)
+
+    def advance(i: Any, variables: Any, stacks: Any) -> Any:
+        results, elements = step(i, variables)
+        results = [_as_optional(v, r) for v, r in zip(variables, results, strict=True)]
+        found = [_covering(s, r) for s, r in zip(shapes, results, strict=True)] if symbolic else shapes
+        element_dtypes = [x.dtype.base for x in elements]
+        if found != shapes or element_dtypes != dtypes:
+            raise _Traced(found, element_dtypes)
+        element_shapes[:] = [x.shape for x in elements]
+        at = cast(i, int32)
+        return i + 1, _owned(results), [s.write(at, x) for s, x in zip(stacks, elements, strict=True)]
+
+    count, final, stacks = while_loop(
+        lambda i, variables, stacks: running(i, variables[0]),
+        advance,
+        (
+            tensors.constant(0, int64),
+            list(variables),
+            [TensorArray(d, size=0, dynamic_size=True, infer_shape=False) for d in dtypes],
+        ),
+        shape_invariants=((), list(shapes), [None] * len(dtypes)) if symbolic else None,
+    )
     return final, [_stacked(s, count, d, e) for s, d, e in zip(stacks, dtypes, element_shapes, strict=True)]
 
 
@@ -190,9 +206,9 @@ def _scan(
     length = arrays.shape(sequences[0], int64)[0]
     scans = len(body.graph.outputs) - len(states)
 
-    def step(i: Any, variables: Seq[Any]) -> tuple[Any, list[Any], list[Any]]:
+    def step(i: Any, variables: Seq[Any]) -> tuple[list[Any], list[Any]]:
         results = body(*variables[1:], *[gather(s, i) for s in sequences])
-        return None, [variables[0], *results[: len(states)]], results[len(states) :]
+        return [variables[0], *results[: len(states)]], results[len(states) :]
 
     final, stacked = _iterate(
         body, lambda i, _: i < length, step, [tensors.constant(True), *states], scans, len(states)

@@ -126,7 +126,7 @@ def load(
       The model.
 
     Raises:
-      InvalidArgumentError: the model is damaged or violates the standard, or an initializer to be a variable is unknown.
+      InvalidArgumentError: the model is damaged or violates the standard, or `variables` has an unknown name.
       UnimplementedError: headrace lacks an operator or an element type of the model; the text names the node.
       NotFoundError: there is no such file.
 

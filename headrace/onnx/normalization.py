@@ -17,7 +17,8 @@ def _over_rows(call: Call, x: Tensor, f: Callable[..., Any]) -> Tensor:
     axis = call.axis(x)
     rank = call.rank(x)
     if axis == rank - 1:
-        return f(x, axis=-1)
+        whole: Tensor = f(x, axis=-1)
+        return whole
     dims = arrays.shape(x)
     rows = arrays.reshape(x, arrays.concat([dims[:axis], [-1]], 0))
     return arrays.reshape(f(rows, axis=-1), dims)

@@ -99,8 +99,8 @@ class Call:
         value = constant_value(x)
         if value is None:
             raise InvalidArgumentError(
-                f"the {self.node} needs the value of {what!r} before the graph runs: make it a constant of the model, or "
-                "call the model eagerly"
+                f"the {self.node} needs the value of {what!r} before the graph runs: make it a constant, or "
+                "call the model outside of graphs"
             )
         return value
 

@@ -1,6 +1,6 @@
 """`Resize` and `Upsample`: interpolation along each axis as a product with a matrix of weights.
 
-The sizes and scales are known when the model is called, so the weights are constants: a matrix [output size, input size]
+Sizes and scales are known when the model is called, so the weights are constants: a matrix [output size, input size]
 for each axis that changes. The product is differentiable.
 """
 

@@ -1,4 +1,4 @@
-"""Convolutions and poolings: channels are the last axis inside, and paddings are ops of their own."""
+"""Convolutions and poolings."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _windows(call: Call, x: Tensor) -> tuple[list[int], list[int], list[int], li
 
 
 def _slices(x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> list[Tensor]:
-    """Elements of all windows at each position of a window, in the layout of the input."""
+    """Elements of all windows at each position of a window."""
     dims = [int(d) for d in x.shape[2:]]
     counts = [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(dims, kernel, strides, dilations, strict=True)]
     out = []
