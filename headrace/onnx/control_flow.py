@@ -143,7 +143,10 @@ def _stacked(stack: TensorArray, count: Any, dtype: Any, shape: Shape) -> Any:
     Without elements the result has the static element shape, with 0 for each unknown size.
     """
     empty = (0, *[d or 0 for d in shape or ()])
-    return cond(count > 0, stack.stack, lambda: arrays.zeros(empty, dtype))
+    result = cond(count > 0, stack.stack, lambda: arrays.zeros(empty, dtype))
+    if scopes.is_outside() or shape is None:
+        return result
+    return tensors.ensure_shape(result, (None, *shape))
 
 
 def _as_optional(variable: Any, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import ml_dtypes
@@ -105,28 +105,32 @@ for _name, _f in _BINARY.items():
     _register_binary(_name, _f)
 
 
+def _joined(f: Callable[[Tensor, Tensor], Tensor], values: Sequence[Tensor]) -> Tensor:
+    return functools.reduce(f, values[1:], tensors.identity(values[0]))
+
+
 @operator("Max")
 def max_(call: Call, *values: Tensor) -> Tensor:
     """Returns the largest of the elements at the same place."""
-    return functools.reduce(math.maximum, values[1:], tensors.identity(values[0]))
+    return _joined(math.maximum, values)
 
 
 @operator("Min")
 def min_(call: Call, *values: Tensor) -> Tensor:
     """Returns the smallest of the elements at the same place."""
-    return functools.reduce(math.minimum, values[1:], tensors.identity(values[0]))
+    return _joined(math.minimum, values)
 
 
 @operator("Sum")
 def sum_(call: Call, *values: Tensor) -> Tensor:
     """Returns the sum of the elements at the same place."""
-    return functools.reduce(math.add, values)
+    return _joined(math.add, values)
 
 
 @operator("Mean")
 def mean(call: Call, *values: Tensor) -> Tensor:
     """Returns the mean of the elements at the same place."""
-    return math.divide(functools.reduce(math.add, values), tensors.constant(len(values), values[0].dtype.base))
+    return math.divide(_joined(math.add, values), tensors.constant(len(values), values[0].dtype.base))
 
 
 @operator("Mod", since=10)
@@ -260,13 +264,17 @@ def _zero(x: Tensor) -> Any:
 def selu(call: Call, x: Tensor) -> Tensor:
     """Returns the scaled exponential linear unit."""
     alpha, gamma = _number(call, "alpha", x), _number(call, "gamma", x)
-    return gamma * gathering.where(x > 0, x, alpha * math.expm1(math.minimum(x, _zero(x))))
+    scaled: Tensor = gamma * gathering.where(x > 0, x, alpha * math.expm1(math.minimum(x, _zero(x))))
+    return scaled
 
 
 @operator("HardSigmoid")
 def hard_sigmoid(call: Call, x: Tensor) -> Tensor:
     """Returns alpha · x + beta, limited to 0 to 1."""
-    return math.clip_by_value(_number(call, "alpha", x) * x + _number(call, "beta", x), _zero(x), _zero(x) + 1)
+    limited: Tensor = math.clip_by_value(
+        _number(call, "alpha", x) * x + _number(call, "beta", x), _zero(x), _zero(x) + 1
+    )
+    return limited
 
 
 @operator("Gelu", since=20)

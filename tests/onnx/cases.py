@@ -81,11 +81,7 @@ def _data(case: Any, model: onnx.ModelProto) -> Iterator[tuple[list[Any], list[A
 
 def _read(folder: Path, which: str, infos: Any) -> list[Any]:
     files = [folder / f"{which}_{i}.pb" for i in range(len(infos))]
-    tensors = []
-    for file in files:
-        if file.exists():
-            tensors.append(array_of(onnx.TensorProto.FromString(file.read_bytes())))
-    return tensors
+    return [array_of(onnx.TensorProto.FromString(f.read_bytes())) for f in files if f.exists()]
 
 
 def check_similar(expected: Any, found: Any, case: Any) -> None:
@@ -103,7 +99,8 @@ def check_similar(expected: Any, found: Any, case: Any) -> None:
             assert b is None
         elif np.asarray(wanted).dtype.kind in "OSU":
             texts = [x.decode() if isinstance(x, bytes) else x for x in np.asarray(wanted, object).reshape(-1)]
-            assert np.shape(wanted) == b.shape and texts == list(b.reshape(-1))
+            assert np.shape(wanted) == b.shape
+            assert texts == list(b.reshape(-1))
         else:
             Runner.assert_similar_outputs([np.asarray(wanted)], [b], rtol=case.rtol, atol=case.atol)
 

@@ -8,7 +8,9 @@ from onnx import TensorProto, helper
 
 
 class Programs:
-    """Generator of one program. Values are float32 vectors of three elements; names of outer graphs are captured.
+    """Generator of one program.
+
+    Values are float32 vectors of three elements. Inner graphs read the names of outer ones.
 
     Args:
       seed: the seed of the choices.
@@ -25,7 +27,7 @@ class Programs:
         for _ in range(3):
             names.append(self.node(nodes, names, 2))
         scanned = self.scanned(nodes, names, 1)
-        outputs = [_vector(names[-1]), helper.make_tensor_value_info(scanned, TensorProto.FLOAT, None)]
+        outputs = [_vector(names[-1]), helper.make_tensor_value_info(scanned, TensorProto.FLOAT, [None, 3])]
         graph = helper.make_graph(nodes, "program", [_vector("x"), _vector("y")], outputs)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
         onnx.checker.check_model(model)
@@ -66,7 +68,7 @@ class Programs:
         return out
 
     def condition(self, nodes: list[onnx.NodeProto], names: list[str], limit: float) -> str:
-        """Adds a comparison of the sum of a vector, and returns the name of the boolean scalar."""
+        """Adds a comparison of a vector's sum, and returns its name."""
         total, out = self.name(), self.name()
         nodes.append(helper.make_node("ReduceSum", [str(self.random.choice(names))], [total], keepdims=0))
         nodes.append(helper.make_node("Less", [total, self.constant(nodes, np.array(limit, np.float32))], [out]))
@@ -110,17 +112,14 @@ class Programs:
         return out, stacked
 
     def scanned(self, nodes: list[onnx.NodeProto], names: list[str], depth: int) -> str:
-        """Adds a `Scan` over the scan output of a `Loop`, and returns the name of its matrix."""
+        """Adds a `Scan` over rows of a `Loop`, and returns its matrix."""
         _, stacked = self.loop(nodes, names, depth)
         state, row = self.name(), self.name()
         own: list[onnx.NodeProto] = []
         result = self.node(own, [*names, state, row], depth)
         shown = self.arithmetic(own, [result, row])
-        body = helper.make_graph(
-            own, self.name(), [_vector(state), _vector(row)], [_vector(result), _vector(shown)]
-        )
+        body = helper.make_graph(own, self.name(), [_vector(state), _vector(row)], [_vector(result), _vector(shown)])
         out, matrix = self.name(), self.name()
-        backward = int(self.random.integers(0, 2))
         nodes.append(
             helper.make_node(
                 "Scan",
@@ -128,8 +127,6 @@ class Programs:
                 [out, matrix],
                 body=body,
                 num_scan_inputs=1,
-                scan_input_directions=[backward],
-                scan_output_directions=[int(self.random.integers(0, 2))],
             )
         )
         return matrix

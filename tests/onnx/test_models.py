@@ -58,7 +58,8 @@ def test_variables_of_a_model_are_trained() -> None:
     with hr.GradientTape() as tape:
         loss = hr.reduce_sum(model([[4.0, 5.0]]))
     w, b = tape.gradient(loss, model.variables)
-    assert w.numpy().tolist() == [[4.0], [5.0]] and b.numpy().tolist() == [1.0]
+    assert w.numpy().tolist() == [[4.0], [5.0]]
+    assert b.numpy().tolist() == [1.0]
     model.variables[1].assign([0.0])
     assert model([[1.0, 1.0]]).numpy() == 5
     assert [v.shape for v in hr.onnx.load(linear(), variables=["b"]).variables] == [(1,)]
@@ -71,9 +72,29 @@ def test_loop_variables_may_grow(jitted: bool) -> None:
     model = hr.onnx.load(parsed(LOOP))
     f = hr.jit(model) if jitted else model
     y, sums = f(np.array([1, 2], np.float32), np.int64(2))
-    assert y.numpy().tolist() == [1, 2, 1, 2, 1, 2] and sums.numpy().tolist() == [6, 9]
+    assert y.numpy().tolist() == [1, 2, 1, 2, 1, 2]
+    assert sums.numpy().tolist() == [6, 9]
     y, sums = f(np.array([1, 2], np.float32), np.int64(0))
-    assert y.numpy().tolist() == [1, 2] and sums.shape == (0,)
+    assert y.numpy().tolist() == [1, 2]
+    assert sums.shape == (0,)
+
+
+SCAN = """m (float[2] start, float[2, n] x) => (float[2] last, float[2, n] all)
+{
+  last, all = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_input_directions = [1], scan_output_axes = [1],
+    scan_output_directions = [1], body = b (float[2] s, float[2] e) => (float[2] t, float[2] u)
+    { t = Add(s, e) u = Identity(t) }> (start, x)
+}"""
+
+
+def test_a_scan_follows_axes_and_directions() -> None:
+    model = hr.onnx.load(parsed(SCAN))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    for f in (model, hr.jit(model)):
+        last, sums = f(np.zeros(2, np.float32), x)
+        assert last.numpy().tolist() == x.sum(1).tolist()
+        # the columns are read from the last to the first, and their running sums are written likewise
+        assert sums.numpy().tolist() == x[:, ::-1].cumsum(1)[:, ::-1].tolist()
 
 
 def test_functions_of_the_model_are_expanded() -> None:
@@ -88,7 +109,7 @@ def test_functions_of_the_model_are_expanded() -> None:
 
 def test_an_unknown_operator_is_named_with_its_node() -> None:
     model = parsed("m (float[n] x) => (float[n] y) { y = Frobnicate(x) }")
-    with pytest.raises(UnimplementedError, match="'Frobnicate' .*ai.onnx.*version 21, for the Frobnicate node 'y'"):
+    with pytest.raises(UnimplementedError, match=r"'Frobnicate' .*ai.onnx.*version 21, for the Frobnicate node 'y'"):
         hr.onnx.load(model)
 
 
@@ -118,7 +139,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
             hr.onnx.load(content)
     model = linear()
     model.graph.initializer[0].dims[0] = 1 << 40
-    with pytest.raises(InvalidArgumentError, match="the tensor 'w' of shape .* is damaged"):
+    with pytest.raises(InvalidArgumentError, match=r"the tensor 'w' of shape .* is damaged"):
         hr.onnx.load(model)
     sparse = onnx.SparseTensorProto(dims=[1 << 20, 1 << 20])
     sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, np.float32), "s"))

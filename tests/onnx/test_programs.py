@@ -1,4 +1,4 @@
-"""Random programs of nested loops and conditionals compared with the reference evaluator of the `onnx` package."""
+"""Random programs of nested loops and conditionals, compared with ONNX's reference evaluator."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ def test_random_programs_compute_the_reference_values() -> None:
         for mode in ("eager", "jit") if seed % 4 == 0 else ("eager",):
             f = hr.jit(loaded) if mode == "jit" else loaded
             found = [np.asarray(v.numpy()) for v in f(x, y)]
-            if not all(a.shape == b.shape and np.allclose(a, b, 1e-4, 1e-5) for a, b in zip(expected, found, strict=True)):
+            if not all(
+                a.shape == b.shape and np.allclose(a, b, 1e-4, 1e-5) for a, b in zip(expected, found, strict=True)
+            ):
                 wrong.append((seed, mode))
     assert wrong == []
 
 
 def test_gradients_of_random_programs_are_those_of_differences() -> None:
-    """The derivative along a direction, compared with a central difference where both sides take the same branches."""
+    """Seeds whose two central differences disagree take different branches and do not count."""
     wrong = []
     for seed in range(0, SEEDS, 6):
         loaded = hr.onnx.load(Programs(seed).model())
