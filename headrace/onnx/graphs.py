@@ -41,6 +41,11 @@ class ValueInfo(NamedTuple):
       dtype: the dtype of the tensor or of the elements; None if the model does not say.
       shape: the static shape of a tensor, with None for each unknown dimension; None for an unknown rank.
       kind: "tensor", "sequence", "optional" or "optional sequence".
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.onnx.ValueInfo("x", hr.float32, (None, 2)).kind
+      'tensor'
     """
 
     name: str

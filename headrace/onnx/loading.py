@@ -44,6 +44,14 @@ class OnnxModel:
       outputs: names, dtypes and shapes of the outputs.
       initializers: arrays of the main graph's initializers by name, without those that are variables.
       variables: the variables in place of initializers, in the order of the model.
+
+    Example:
+      >>> import headrace as hr, onnx
+      >>> hr.onnx.load(onnx.parser.parse_model('''
+      ...     <ir_version: 10, opset_import: ["" : 21]>
+      ...     double (float[n] x) => (float[n] y) { y = Add(x, x) }
+      ... '''))
+      <OnnxModel (x: float32[None]) -> (y: float32[None])>
     """
 
     def __init__(
@@ -129,6 +137,7 @@ def load(
       InvalidArgumentError: the model is damaged or violates the standard, or `variables` has an unknown name.
       UnimplementedError: headrace lacks an operator or an element type of the model; the text names the node.
       NotFoundError: there is no such file.
+      ImportError: the package `onnx` is not installed.
 
     Source: the ONNX standard, https://onnx.ai/onnx/repo-docs/IR.html.
 
@@ -141,7 +150,11 @@ def load(
       >>> model([1.0, 2.0]).numpy()
       array([2., 4.], dtype=float32)
     """
-    import onnx
+    try:
+        import onnx
+    except ImportError as e:
+        e.add_note("hr.onnx needs the extra `onnx`: pip install 'headrace[onnx]'")
+        raise
 
     folder: Path | None = None
     if isinstance(model, (str, os.PathLike)):

@@ -20,7 +20,6 @@ from headrace.registry import DuplicateError
 
 if TYPE_CHECKING:
     from headrace.ir.tensor_type import Tensor
-    from headrace.onnx.graphs import Body
 
 #: Modules with the functions of operators.
 TABLES: Final = (
@@ -55,7 +54,7 @@ class Call:
       type: the name of the operator.
       version: the version of the operator that the model's operator set has.
       attributes: values by name.
-      bodies: functions for the graphs among the attributes, which may use the values around the node.
+      bodies: the graphs among the attributes as functions (`graphs.Body`), which may use the values around the node.
       outputs: for each output, whether it is used.
       opset: the versions of operator sets by domain.
     """
@@ -68,7 +67,7 @@ class Call:
         type: str,
         version: int,
         attributes: Mapping[str, Any],
-        bodies: Mapping[str, Body],
+        bodies: Mapping[str, Any],
         outputs: tuple[bool, ...],
         opset: Mapping[str, int],
     ) -> None:
