@@ -174,6 +174,7 @@ _LATER = {
     "io": "headrace.api.io",
     "layers": "headrace.api.layers",
     "lookup": "headrace.api.storage.lookup",
+    "onnx": "headrace.onnx",
     "quantization": "headrace.api.quantization",
     "sets": "headrace.api.sparse.sets",
     "signal": "headrace.api.signal",
@@ -196,7 +197,7 @@ _LATER = {
 }
 
 if _typing.TYPE_CHECKING:
-    from headrace import autograph, saved_model, train
+    from headrace import autograph, onnx, saved_model, train
     from headrace.api import data
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
@@ -247,7 +248,8 @@ __all__ = [
     "logical_or", "logical_xor", "lookup", "map_fn", "math", "matmul", "matrix_transpose", "matvec", "maximum",
     "meshgrid", "minimum", "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis",
     "nextafter", "nn", "no_op",
-    "norm", "not_equal", "nth_element", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",
+    "norm", "not_equal", "nth_element", "numpy_function", "one_hot", "ones", "ones_like", "onnx", "pad",
+    "parallel_stack",
     "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "profile", "py_func",
     "py_function", "qint16", "qint32", "qint8", "quantization", "quint16", "quint8", "random", "range", "rank",
     "raw_ops", "read_graph", "real", "reciprocal", "reciprocal_no_nan", "recompute", "recompute_grad", "record",

@@ -37,6 +37,7 @@ BUDGETS: Final = {
     "metadata": 640,
     "observe": 3960,
     "opkit": 3400,  # 190 are fields of protocol messages
+    "onnx": 3000,  # a table of 156 operators
     "ops": 36000,
     "optimize": 5400,
     "partition": 1000,
