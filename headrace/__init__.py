@@ -174,6 +174,7 @@ _LATER = {
     "io": "headrace.api.io",
     "layers": "headrace.api.layers",
     "lookup": "headrace.api.storage.lookup",
+    "onnx": "headrace.onnx",
     "quantization": "headrace.api.quantization",
     "sets": "headrace.api.sparse.sets",
     "signal": "headrace.api.signal",
@@ -183,6 +184,7 @@ _LATER = {
     "train": "headrace.train",
     "load": "headrace.train.saving.models:load",
     "save": "headrace.train.saving.models:save",
+    "saved_model": "headrace.saved_model",
     "cluster": "headrace.dist.launch",
     "breakpoint_page": "headrace.observe.breakpoint_page:breakpoint_page",
     "breakpoint_when": "headrace.observe.breakpoints:breakpoint_when",
@@ -196,7 +198,7 @@ _LATER = {
 }
 
 if _typing.TYPE_CHECKING:
-    from headrace import autograph, master_service, train
+    from headrace import autograph, master_service, onnx, saved_model, train
     from headrace.api import data
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
@@ -245,16 +247,19 @@ __all__ = [
     "is_tensor", "jacobian", "jit", "jvp", "l2_normalize", "layers", "left_shift", "less", "less_equal", "lgamma",
     "linalg", "linspace", "load", "load_plugins", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
     "logical_or", "logical_xor", "lookup", "map_fn", "master_service", "math", "matmul", "matrix_transpose", "matvec",
-    "maximum",    "meshgrid", "minimum", "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis",
+    "maximum",
+    "meshgrid", "minimum", "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis",
     "nextafter", "nn", "no_op",
-    "norm", "not_equal", "nth_element", "numpy_function", "one_hot", "ones", "ones_like", "pad", "parallel_stack",
+    "norm", "not_equal", "nth_element", "numpy_function", "one_hot", "ones", "ones_like", "onnx", "pad",
+    "parallel_stack",
     "placeholder", "placeholder_with_default", "polygamma", "pow", "prevent_gradient", "print", "profile", "py_func",
     "py_function", "qint16", "qint32", "qint8", "quantization", "quint16", "quint8", "random", "range", "rank",
     "raw_ops", "read_graph", "real", "reciprocal", "reciprocal_no_nan", "recompute", "recompute_grad", "record",
     "reduce_all", "reduce_any", "reduce_euclidean_norm", "reduce_logsumexp", "reduce_max", "reduce_mean", "reduce_min",
     "reduce_prod", "reduce_scatter", "reduce_std", "reduce_sum", "reduce_variance", "register_device",
     "register_kernel", "register_op", "repeat", "report", "reshape", "resource", "reverse", "reverse_sequence",
-    "right_shift", "rint", "roll", "round", "rsqrt", "run_eagerly", "saturate_cast", "save", "scan", "scatter_nd",
+    "right_shift", "rint", "roll", "round", "rsqrt", "run_eagerly", "saturate_cast", "save", "saved_model", "scan",
+    "scatter_nd",
     "searchsorted", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum", "sequence_mask",
     "set_diag", "setdiff1d", "sets", "shape", "shape_n", "sigmoid", "sign", "simulate", "sin", "sinh", "size", "slice",
     "sort", "sparse", "sparse_placeholder", "special", "split", "sqrt", "square", "squared_difference", "squeeze",

@@ -3,6 +3,8 @@
     headrace run graph.pb --feed x=@x.npy --feed n=3 --fetch y
     headrace inspect graph.pb --fetch y
     headrace inspect graph.pb --html > graph.html       # the graph, drawn
+    headrace inspect model_folder                       # a SavedModel: signatures, functions, variables, assets
+    headrace run model_folder --signature serving_default --feed x=1,2,3
     headrace diff old.pb new.pb
     headrace text graph.pb                              # the graph as a program for readers
     headrace text graph.pb --exact > graph.txt          # which `run` and `inspect` read, too
@@ -28,7 +30,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -143,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
         "--stats", action="store_true", help="print the time of each operation on standard error (slows the run)"
     )
     run.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="time limit of the run")
+    run.add_argument("--signature", metavar="NAME", help="of a SavedModel, the signature to call (serving_default)")
     run.add_argument("--full", action="store_true", help="print all elements of every value")
     run.add_argument("--quiet", action="store_true", help="no progress line on long runs")
     run.set_defaults(command=_run)
@@ -338,7 +341,11 @@ def _add_guards(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("graph", metavar="GRAPH", help="a GraphDef (binary or text) or headrace's text form")
+    parser.add_argument(
+        "graph",
+        metavar="GRAPH",
+        help="a GraphDef (binary or text), headrace's text form, or a folder with a SavedModel",
+    )
     parser.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     parser.set_defaults(failed=FAILED)
 
@@ -385,6 +392,10 @@ def _text_of(e: BaseException) -> str:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if os.path.isdir(args.graph):
+        return _run_model(args)
+    if args.signature is not None:
+        raise UsageError("--signature names a call of a SavedModel, which is a folder")
     graph = read_graph(args.graph)
     feeds = [_feed(graph, f) for f in args.feed]
     if len({t for t, _ in feeds}) < len(feeds):
@@ -424,6 +435,54 @@ def _run(args: argparse.Namespace) -> int:
     return OK
 
 
+def _run_model(args: argparse.Namespace) -> int:
+    """Calls a signature of a SavedModel; `--fetch` selects results."""
+    from headrace.saved_model import load
+
+    for option in ("init", "save", "trace", "stats", "timeout"):
+        if getattr(args, option):
+            raise UsageError(f"--{option} is for files with a graph; {args.graph!r} is a folder with a SavedModel")
+    began = time.perf_counter()
+    model = _read_model(args.graph, load)
+    name = args.signature or "serving_default"
+    calls = getattr(model, "signatures", {})
+    if name not in calls:
+        raise UsageError(f"{args.graph!r} has no signature {name!r}; it has {', '.join(sorted(calls)) or 'none'}")
+    call = calls[name]
+    specs = dict(zip(call.keywords, call.inputs, strict=True))
+    feeds = {}
+    for text in args.feed:
+        key, equals, value = text.partition("=")
+        if not equals or key not in specs:
+            raise UsageError(f"--feed {text}: write NAME=VALUE; the signature takes {', '.join(specs) or 'nothing'}")
+        feeds[key] = _fed(key, specs[key].dtype, value, lambda x: x)
+    missing = [key for key in specs if key not in feeds]
+    if missing:
+        raise UsageError(f"the signature {name!r} also takes {', '.join(missing)}; give --feed {missing[0]}=...")
+    call.lower()
+    compiled = time.perf_counter()
+    results = call(**feeds)
+    ended = time.perf_counter()
+    unknown = [key for key in args.fetch if key not in results]
+    if unknown:
+        raise UsageError(f"--fetch {unknown[0]}: the results of {name!r} are {', '.join(sorted(results))}")
+    for key in args.fetch or sorted(results):
+        print(_shown_value(key, results[key].dtype, results[key].numpy(), args.full))
+    print(f"ran in {show_seconds(ended - compiled)}, prepared in {show_seconds(compiled - began)}")
+    return OK
+
+
+def _read_model(path: str, read: Callable[[str], Any]) -> Any:
+    try:
+        return read(path)
+    except OSError as e:
+        raise UsageError(f"cannot read {path!r}: {e.strerror or e}") from e
+    except HeadraceInternalError:
+        raise
+    except (HeadraceError, RuntimeError, ValueError) as e:
+        raise UsageError(f"cannot load {path!r}: {e}") from e
+
+
 class _Recorder:
     """Collects the events of a run for a trace.
 
@@ -458,7 +517,11 @@ class _Recorder:
 def _shown(fetch: Tensor | Operation, value: Any, full: bool) -> str:
     if isinstance(fetch, Operation):
         return f"{fetch.name}  done"
-    head = f"{fetch.name}  {fetch.dtype.base.name} {shapes.show(np.shape(value))}"
+    return _shown_value(fetch.name, fetch.dtype, value, full)
+
+
+def _shown_value(name: str, dtype: DType, value: Any, full: bool) -> str:
+    head = f"{name}  {dtype.base.name} {shapes.show(np.shape(value))}"
     if not isinstance(value, (np.ndarray, np.generic, bytes)):
         return f"{head}  {value!r}"
     limit = sys.maxsize if full else 60
@@ -480,6 +543,11 @@ _DOT_LIMIT: Final = 2000  # operations; Graphviz takes minutes for more
 
 
 def _inspect(args: argparse.Namespace) -> int:
+    if os.path.isdir(args.graph):
+        from headrace.saved_model.describing import describe_model
+
+        print(_read_model(args.graph, lambda path: describe_model(path, None if args.full else 20)))
+        return OK
     graph = read_graph(args.graph)
     if args.feed and not args.fetch:
         raise UsageError("--feed says what a step is fed; give --fetch too")
@@ -625,9 +693,13 @@ def _feed(graph: ir_graph.Graph, text: str) -> tuple[Tensor, Any]:
     t = _tensor(graph, name, "--feed")
     if t.dtype.base in (dtypes.resource, dtypes.variant):
         raise UsageError(f"--feed {name}: '{t.name}' carries a {t.dtype.name}, which cannot be fed")
-    dtype = t.dtype.base
+    return t, _fed(name, t.dtype.base, value, feeder(t))
+
+
+def _fed(name: str, dtype: DType, value: str, convert: Callable[[Any], Any]) -> Any:
+    """Returns the value of the text of a feed."""
     try:
-        return t, feeder(t)(_load(value[1:], dtype) if value.startswith("@") else parse_value(value, dtype))
+        return convert(_load(value[1:], dtype) if value.startswith("@") else parse_value(value, dtype))
     except (FeedError, ValueError, OverflowError) as e:
         raise UsageError(f"--feed {name}: {e}") from e
 

@@ -600,3 +600,22 @@ def test_a_long_difference_is_cut(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "60 added" in out
     assert "... and 20 more; --full shows all of them" in out
     assert "y59" in run_in_process(capsys, "diff", str(a), str(b), "--full")[1]
+
+
+def test_a_saved_model_is_described_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.saved_model import models
+
+    folder = models.write(tmp_path)
+    assert cli.main(["inspect", folder]) == cli.OK
+    assert "v: float32 [2]" in capsys.readouterr().out
+    assert cli.main(["run", folder, "--feed", "x=3,4"]) == cli.OK
+    assert "y  float32 [2]  [13. 18.]" in capsys.readouterr().out
+    for argv, text in (
+        (["run", folder, "--signature", "other"], "has no signature 'other'; it has serving_default"),
+        (["run", folder], "also takes x; give --feed x=..."),
+        (["run", folder, "--feed", "z=1"], "the signature takes x"),
+        (["run", folder, "--init", "a"], "--init is for files with a graph"),
+        (["inspect", str(tmp_path)], "SavedModel file does not exist"),
+    ):
+        assert cli.main(argv) == cli.BAD_USAGE
+        assert text in capsys.readouterr().err

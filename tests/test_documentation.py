@@ -54,6 +54,7 @@ PAGES = (
     "docs/how-to/linear_operators.md",
     "docs/how-to/input.md",
     "docs/how-to/inspecting.md",
+    "docs/how-to/onnx.md",
     "docs/how-to/counters.md",
     "docs/how-to/profiling.md",
     "docs/how-to/extending.md",

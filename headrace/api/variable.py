@@ -183,6 +183,21 @@ class Variable(TensorOperations):
         return self
 
     @classmethod
+    def of_handle(cls, handle: Any, trainable: bool) -> Any:
+        """Returns the variable outside of graphs to which an eager handle refers.
+
+        Args:
+          handle: the handle.
+          trainable: see `Variable`.
+        """
+        self = object.__new__(cls)
+        held = handle.numpy()
+        self.graph, self.trainable, self.constraint, self._validates = None, trainable, None, True
+        self.handle, self.dtype, self._shape = handle, dtypes.as_dtype(held.value_dtype), held.value_shape
+        self._name = held.name or "Variable"
+        return self
+
+    @classmethod
     def _held(cls, handle: Tensor) -> tuple[dtypes.DType, Shape] | None:
         """Returns the dtype and shape of the variable with this handle; None for another tensor."""
         return handle.handle if handle.dtype is dtypes.resource and handle.op.type == "VarHandleOp" else None

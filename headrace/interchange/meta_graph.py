@@ -3,9 +3,10 @@
 References to parts of a graph are written as names. An import looks up all names among the nodes of the file, so it
 finds them even if the nodes have other names in the graph.
 
-Two fields are not read: `object_graph_def` (the Python objects of a SavedModel) and `asset_file_def`, which
-`saved_model` reads. The structure of TensorFlow 1's conditionals and loops (the collections "cond_context" and
-"while_context") is kept unchanged, for TensorFlow: headrace recovers it from the graph itself.
+Two fields are not read here: `object_graph_def` (the Python objects of a SavedModel), which `headrace.saved_model`
+reads, and `asset_file_def`, which `interchange.saved_model` reads. The structure of TensorFlow 1's conditionals and
+loops (the collections "cond_context" and "while_context") is kept unchanged, for TensorFlow: headrace recovers it from
+the graph itself.
 
 Source: TensorFlow's `export_meta_graph` and `import_meta_graph`.
 """

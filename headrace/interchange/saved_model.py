@@ -153,22 +153,48 @@ def asset_files(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> dict[str,
       GraphError: an asset is malformed, its tensor is not in the graph, or its path leaves the folder, by name or by
         a symbolic link.
     """
-    given = list(meta.asset_file_def)
-    if not given and ASSETS in meta.collection_def:
-        given = [_asset_of_item(x) for x in meta.collection_def[ASSETS].any_list.value]
-    out = {}
+    paths = asset_paths(meta, folder)
+    return {
+        _in_graph(meta, asset.tensor_info.name, _title(asset)): path
+        for asset, path in zip(assets_of(meta), paths, strict=True)
+    }
+
+
+def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]:
+    """Returns the paths of the assets, in the order of the file.
+
+    Args:
+      meta: a MetaGraph of the SavedModel.
+      folder: the path of the SavedModel.
+
+    Raises:
+      GraphError: an asset is malformed, or its path leaves the folder, by name or by a symbolic link.
+    """
+    out = []
     top = os.path.realpath(folder)
     assets = os.path.join(folder, ASSETS_FOLDER)
-    for asset in given:
+    for asset in assets_of(meta):
         name = asset.filename
-        where = f"the asset {name!r} of the tensor '{asset.tensor_info.name}'"
+        where = _title(asset)
         if not name or "\0" in name or not asset.tensor_info.name:
             raise GraphError(f"{where}: an asset needs the name of a file and that of a tensor")
         path = os.path.join(assets, name)
         if os.path.isabs(name) or os.path.commonpath([top, os.path.realpath(path)]) != top or ".." in name.split("/"):
             raise GraphError(f"{where} is outside of the folder {os.fspath(folder)}; assets stay inside")
-        out[_in_graph(meta, asset.tensor_info.name, where)] = path
+        out.append(path)
     return out
+
+
+def _title(asset: Any) -> str:
+    return f"the asset {asset.filename!r} of the tensor '{asset.tensor_info.name}'"
+
+
+def assets_of(meta: MetaGraphDef) -> list[Any]:
+    """Returns the `AssetFileDef`s of a MetaGraph."""
+    given = list(meta.asset_file_def)
+    if not given and ASSETS in meta.collection_def:
+        given = [_asset_of_item(x) for x in meta.collection_def[ASSETS].any_list.value]
+    return given
 
 
 def _in_graph(meta: MetaGraphDef, name: str, where: str) -> str:

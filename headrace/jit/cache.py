@@ -243,10 +243,13 @@ class Traces:
                     self._traces.put(call.key, found)
         return found
 
+    def all(self) -> list[ConcreteFunction]:
+        """Returns the traces in the cache, each once."""
+        return list(dict.fromkeys(self._traces.values()))
+
     def info(self) -> CacheInfo:
         """Returns the statistics."""
-        kept = dict.fromkeys(self._traces.values())
-        return CacheInfo(self._traces.hits, self.made, tuple(map(repr, kept)))
+        return CacheInfo(self._traces.hits, self.made, tuple(map(repr, self.all())))
 
     def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> _Call:
         args, kwargs = self._parameters.bound(args, kwargs)

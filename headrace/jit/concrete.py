@@ -29,6 +29,7 @@ class ConcreteFunction:
     Attributes:
       graph: the graph.
       arguments: the placeholders of the arguments that are tensors, in order.
+      given: the pair of the positional and keyword arguments, with the placeholders.
       weak: (position, numpy scalar type) of the arguments that are Python numbers.
       value: the structure that the function returned; leaves that are not tensors of the graph stay as they are.
       effects: the operations that run although no output may need them.
@@ -54,7 +55,7 @@ class ConcreteFunction:
                 self.arguments.append(leaf)
             given.append(leaf)
         self._kept = given  # their identities may be parts of the signature
-        args, kwargs = nest.pack(structure, given)
+        args, kwargs = self.given = nest.pack(structure, given)
         b = Builder(graph)
         reads = recorder.VariableReads()
         with scopes.entered(b), recorder.set_to((*recorder.active.get(), reads)):

@@ -161,10 +161,10 @@ def recorded(concrete: ConcreteFunction) -> RecordedFunction:
 
 def _contents(handle: Any) -> Any:
     """Returns the array of a variable at this moment; None for another resource."""
-    dtype = handle._value.value_dtype
-    if not dtype:
+    found = handle._value
+    if found.kind != "Variable" or not found.value_dtype:
         return None
-    return scopes.runtime().eager.ReadVariableOp(handle, dtype=dtypes.as_dtype(dtype))._value
+    return scopes.runtime().eager.ReadVariableOp(handle, dtype=dtypes.as_dtype(found.value_dtype))._value
 
 
 class _CallEntry:

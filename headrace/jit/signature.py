@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 from headrace import nest, shapes
+from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import SignatureError
 
 NUMBERS: Final = (int, float, complex)
@@ -152,7 +153,7 @@ def fitted(signature: Any, args: Sequence[Any], b: Any, parameters: Parameters, 
 
     Args:
       signature: a tuple of structures of TensorSpecs; an object of several tensors has TensorSpecs in their place.
-      args: the arguments.
+      args: the arguments; a TensorSpec stands for a tensor.
       b: the builder that converts them.
       parameters: the parameters of the function.
       title: the description of the function in messages.
@@ -175,7 +176,7 @@ def fitted(signature: Any, args: Sequence[Any], b: Any, parameters: Parameters, 
     for (path, spec), leaf in zip(nest.flatten_with_paths(signature), leaves, strict=True):
         label = f"{parameters.label('[0]' + path)} of {title}"
         try:
-            t = b.tensor(leaf, spec.dtype)
+            t = leaf if isinstance(leaf, TensorSpec) and leaf.dtype is spec.dtype else b.tensor(leaf, spec.dtype)
         except TypeError as e:
             raise SignatureError(f"{label} must be {spec}, got {nest.describe(leaf)}: {e}") from e
         if not shapes.covers(spec.shape, t.shape):

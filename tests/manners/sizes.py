@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself, and the folders of `v1` here are apart from `v1`.
 BUDGETS: Final = {
-    "": 6720,
+    "": 6800,  # `headrace run` and `inspect` take folders of SavedModels
     "api": 17100,
     "autograph": 4500,
     "compile": 2600,
@@ -34,11 +34,10 @@ BUDGETS: Final = {
     "ir": 7260,
     "jit": 1400,
     "lower": 1200,
-    "master_service": 1000,
     "metadata": 640,
     "observe": 3960,
     "opkit": 3400,  # 190 are fields of protocol messages
-    "onnx": 3000,  # a table of 150 operators
+    "onnx": 3000,  # a table of 156 operators
     "ops": 36000,
     "optimize": 5400,
     "partition": 1000,
@@ -46,9 +45,8 @@ BUDGETS: Final = {
     "place": 1500,
     "recover": 1900,
     "resources": 6800,
-    "saved_model": 1800,
+    "saved_model": 2200,  # objects and functions, read and written
     "schedule": 2060,
-    "serve": 1200,
     "targets": 14050,
     "train": 6600,
     "v1": 15900,  # of these 3,900 are distributions, feature columns, ragged and structured tensors

@@ -231,6 +231,9 @@ def _unordered(b: Any) -> Any:
 class LookupTable:
     """Base of tables: handle, dtypes, size and export.
 
+    Attributes:
+      made_by: the type, the inputs and the attributes of the operation that creates the handle.
+
     Example:
       >>> import headrace as hr
       >>> table = hr.lookup.MutableHashTable(hr.string, hr.int64, -1)
@@ -244,21 +247,21 @@ class LookupTable:
         self._default: Any = default
         self._name = name
         self._ref: Any = None
+        self.made_by: tuple[str, tuple[Any, ...], dict[str, Any]] = "", (), {}
 
     def _open(self, type: str, args: tuple[Any, ...], shared_name: str, **attrs: Any) -> None:
         """Creates the table and its handle."""
         b = scopes.builder(*args)
         is_eager = not isinstance(b, Builder)
-        if is_eager:
-            shared_name = f"table_{next(_numbers)}"
-        attrs |= {
-            "value_dtype": self._value_dtype,
-            "shared_name": shared_name,
-            "container": getattr(b.graph, "current_container", ""),
-        }
+        attrs["value_dtype"] = self._value_dtype
+        if is_eager:  # without a shared name the table belongs to its handle, which functions under `hr.jit` capture
+            attrs.pop("use_node_name_sharing", None)
+        else:
+            attrs |= {"shared_name": shared_name, "container": getattr(b.graph, "current_container", "")}
         if type != "MutableDenseHashTableV2":  # whose keys' dtype is that of its empty key
             attrs["key_dtype"] = self._key_dtype
         self._ref = b.make(type, args, attrs, self._name)
+        self.made_by = type, args, attrs
         if not is_eager:
             self._name = self._ref.op.name.rpartition("/")[2]
 

@@ -18,15 +18,27 @@ from typing import Any, Final
 from headrace.api.layers.base import Layer
 from headrace.api.partitioned import PartitionedVariable
 from headrace.api.variable import Variable
-from headrace.errors import DataLossError
+from headrace.interchange.object_graphs import OBJECT_GRAPH, VALUE, read_graph
 from headrace.records import record
 from headrace.train.optimizers.base import Optimizer
 from headrace.train.saving.saveables import key_of
 from headrace.v1.trackable.module import Module
 
-OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
-VALUE: Final = "VARIABLE_VALUE"
 STATE: Final = "py_state"
+
+__all__ = [
+    "OBJECT_GRAPH",
+    "STATE",
+    "VALUE",
+    "Matched",
+    "Objects",
+    "PythonState",
+    "Root",
+    "children_of",
+    "is_trackable",
+    "matched",
+    "read_graph",
+]
 
 
 class PythonState(abc.ABC):
@@ -196,32 +208,6 @@ class Matched:
     pairs: list[tuple[Any, str]]
     nodes: set[int]
     unmatched: list[str]
-
-
-def read_graph(data: Any) -> Any:
-    """Returns the `TrackableObjectGraph` message of a checkpoint.
-
-    Args:
-      data: its bytes.
-
-    Raises:
-      DataLossError: it is malformed.
-    """
-    from google.protobuf.message import DecodeError
-
-    from headrace.pb.trackable_object_graph_pb2 import TrackableObjectGraph
-
-    try:
-        found = TrackableObjectGraph.FromString(bytes(data))
-    except (DecodeError, TypeError) as e:
-        raise DataLossError(f"the object graph of a checkpoint is malformed: {e}") from None
-    count = len(found.nodes)
-    numbers = [c.node_id for n in found.nodes for c in n.children]
-    numbers += [x for n in found.nodes for s in n.slot_variables
-                for x in (s.original_variable_node_id, s.slot_variable_node_id)]  # fmt: skip
-    if not count or any(not 0 <= x < count for x in numbers):
-        raise DataLossError(f"the object graph of a checkpoint refers to a node that it does not have, of {count}")
-    return found
 
 
 def matched(root: Any, graph: Any) -> Matched:

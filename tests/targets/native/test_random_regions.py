@@ -17,7 +17,7 @@ if reason:
 
 pytestmark = pytest.mark.one_engine
 
-MANY = 500
+MANY, MORE = 200, 2000
 
 
 @pytest.mark.parametrize("kind", CHECKS)
@@ -37,8 +37,10 @@ def test_a_program_that_failed(kind: str, seed: int) -> None:
     assert CHECKS[kind](seed)
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize("kind", CHECKS)
-def test_many_random_programs(kind: str) -> None:
-    seeds = range(10_000, 10_000 + MANY // PROGRAMS * SHARES[kind])
+@pytest.mark.parametrize(
+    "programs", [pytest.param(MANY, marks=pytest.mark.matrix), pytest.param(MORE, marks=pytest.mark.nightly)]
+)
+def test_many_random_programs(kind: str, programs: int) -> None:
+    seeds = range(10_000, 10_000 + programs // PROGRAMS * SHARES[kind])
     assert sum(CHECKS[kind](seed) for seed in seeds) > 0.8 * len(seeds)

@@ -1,0 +1,292 @@
+"""The objects of a SavedModel of TensorFlow 2, made from its `SavedObjectGraph`.
+
+A node of the graph is an object with a kind and named children. The graph has cycles, so objects are made in two
+passes: each without its children, then the children are set. Only tuples need their items first.
+
+Nodes of tables have three functions: `_create_resource` makes the table, `_initialize` fills it, and
+`_destroy_resource` is not needed, since a handle keeps its table alive. Contents that change are in the checkpoint, and
+a function restores them.
+
+Source: TensorFlow's `saved_model/load.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from headrace import shapes
+from headrace.api import scopes
+from headrace.api.variable import Variable
+from headrace.errors import DataLossError, GraphError
+from headrace.interchange import saved_model
+from headrace.ir.attr_values import BadTensor
+from headrace.ir.serial.attrs import decode_dtype, decode_shape, decode_tensor
+from headrace.saved_model.custom_gradients import register_gradients
+from headrace.saved_model.functions import ConcreteFunction, Function, Unbound
+from headrace.saved_model.library import Library
+from headrace.saved_model.objects import Asset, CallableObject, LoadedObject, Resource
+from headrace.saved_model.resources import run_function
+from headrace.saved_model.values import Values
+
+if TYPE_CHECKING:
+    from headrace.pb import MetaGraphDef
+    from headrace.pb.saved_object_graph_pb2 import SavedFunction, SavedObject
+
+SIGNATURES: Final = "signatures"
+_CALL: Final = "__call__"
+_CONTAINERS: Final[dict[str, type]] = {
+    "trackable_list_wrapper": list,
+    "trackable_dict_wrapper": dict,
+    "trackable_tuple_wrapper": tuple,
+    "signature_map": dict,
+}
+
+
+class ObjectGraph:
+    """Objects of one MetaGraph of a SavedModel.
+
+    Args:
+      meta: the MetaGraph.
+      folder: the folder of the SavedModel.
+
+    Attributes:
+      root: the object that was saved.
+
+    Raises:
+      GraphError: the object graph is malformed.
+      DataLossError: a value is missing or damaged.
+    """
+
+    def __init__(self, meta: MetaGraphDef, folder: str | os.PathLike[str]) -> None:
+        self._meta = meta
+        self._folder = folder
+        self._saved = meta.object_graph_def
+        self._check_numbers()
+        self._library = Library(meta.graph_def.library)
+        self._values = Values(folder, self._saved)
+        self._asset_paths: list[str] | None = None
+        self._constants: dict[str, Any] | None = None
+        self._concrete: dict[str, ConcreteFunction] = {}
+        for name in self._saved.concrete_functions:
+            self._concrete[name] = ConcreteFunction(self._library, name, self._saved.concrete_functions[name])
+        self._made: list[Any] = [self._make(i, node) for i, node in enumerate(self._saved.nodes)]
+        self._make_tuples()
+        for i in range(len(self._made)):
+            self._set_children(i)
+        self._make_resources()
+        self._bind()
+        register_gradients(self._library, self._concrete, self._saved)
+        self._restore_tables()
+        for i in self._resources():
+            initialize = self._child(i, "_initialize")
+            if callable(initialize):
+                initialize()
+        self.root = self._made[0]
+
+    def _check_numbers(self) -> None:
+        count = len(self._saved.nodes)
+        if not count:
+            raise GraphError("the object graph of the SavedModel has no nodes")
+        for i, node in enumerate(self._saved.nodes):
+            numbers = [c.node_id for c in (*node.children, *node.dependencies)]
+            numbers += [n for s in node.slot_variables for n in (s.original_variable_node_id, s.slot_variable_node_id)]
+            for table in node.saveable_objects.values():
+                numbers += [table.save_function, table.restore_function]
+            for n in numbers:
+                if not 0 <= n < count:
+                    raise GraphError(f"node {i} of the SavedModel's objects refers to node {n}, of {count} nodes")
+        for name, f in self._saved.concrete_functions.items():
+            for n in f.bound_inputs:
+                if not 0 <= n < count:
+                    raise GraphError(f"the function {name!r} of the SavedModel is bound to node {n}, of {count} nodes")
+
+    def _named(self, i: int) -> dict[str, int]:
+        """Numbers of the children of a node by name."""
+        return {c.local_name: c.node_id for c in self._saved.nodes[i].children}
+
+    def _child(self, i: int, name: str) -> Any:
+        number = self._named(i).get(name)
+        return None if number is None else self._made[number]
+
+    # *** objects ***
+
+    def _make(self, i: int, node: SavedObject) -> Any:
+        """Returns the object of a node without its children; None for a tuple."""
+        kind = node.WhichOneof("kind")
+        if kind == "variable":
+            return self._variable(i, node)
+        if kind == "function":
+            return self._function(i, node.function)
+        if kind == "bare_concrete_function":
+            return self._bare(node)
+        if kind == "constant":
+            return self._constant(node.constant.operation)
+        if kind == "asset":
+            return self._asset(i, node.asset.asset_file_def_index)
+        if kind == "resource":
+            return Resource()
+        if kind == "captured_tensor":
+            return Unbound(
+                f"a function of the SavedModel captures {node.captured_tensor.name!r}, an intermediate value of "
+                f"{node.captured_tensor.concrete_function!r}; only the gradient of that function can use it"
+            )
+        container = _CONTAINERS.get(node.user_object.identifier) if kind == "user_object" else None
+        if container is not None:
+            return None if container is tuple else container()
+        named = self._named(i)
+        if "_create_resource" in named:
+            return Resource()
+        return CallableObject() if _CALL in named else LoadedObject()
+
+    def _variable(self, i: int, node: SavedObject) -> Variable:
+        saved = node.variable
+        name = saved.name or f"variable_{i}"
+        dtype, shape = decode_dtype(saved.dtype), decode_shape(saved.shape)
+        value = self._values.variable(i, name)
+        found = scopes.runtime().eager.const(value)
+        if found.dtype.base is not dtype.base or not shapes.fits(found.shape, shape):
+            raise DataLossError(
+                f"the variable {name!r} of the SavedModel has dtype {dtype.base.name} and shape {shapes.show(shape)}; "
+                f"its value has dtype {found.dtype.base.name} and shape {shapes.show(found.shape)}"
+            )
+        return Variable(found, saved.trainable, name, shape=shape)
+
+    def _concrete_function(self, name: str) -> ConcreteFunction:
+        found = self._concrete.get(name)
+        if found is None:
+            raise GraphError(f"the SavedModel describes no concrete function {name!r}, which one of its objects names")
+        return found
+
+    def _function(self, i: int, saved: SavedFunction) -> Function:
+        concrete = [self._concrete_function(name) for name in saved.concrete_functions]
+        return Function(concrete[0].name if concrete else f"node {i}", concrete, saved.function_spec)
+
+    def _bare(self, node: SavedObject) -> ConcreteFunction:
+        saved = node.bare_concrete_function
+        found = self._concrete_function(saved.concrete_function_name)
+        if len(saved.argument_keywords) == len(found.inputs):
+            found.keywords = list(saved.argument_keywords)
+            found.positional = min(max(saved.allowed_positional_arguments, 0), len(found.keywords))
+        return found
+
+    def _constant(self, name: str) -> Any:
+        if self._constants is None:
+            self._constants = {node.name: node for node in self._meta.graph_def.node if node.op == "Const"}
+        node = self._constants.get(name)
+        if node is None or "value" not in node.attr:
+            raise GraphError(f"the SavedModel has no constant {name!r}, which one of its objects names")
+        value = decode_tensor(node.attr["value"].tensor)
+        if isinstance(value, BadTensor):
+            raise GraphError(f"the constant {name!r} of the SavedModel: {value}")
+        return scopes.runtime().eager.const(value, decode_dtype(node.attr["value"].tensor.dtype))
+
+    def _asset(self, i: int, index: int) -> Asset:
+        if self._asset_paths is None:
+            self._asset_paths = saved_model.asset_paths(self._meta, self._folder)
+        if not 0 <= index < len(self._asset_paths):
+            raise GraphError(f"node {i} of the SavedModel is the asset {index}, of {len(self._asset_paths)} assets")
+        return Asset(scopes.runtime().eager.const(self._asset_paths[index]))
+
+    # *** children ***
+
+    def _make_tuples(self) -> None:
+        """Makes the tuples, innermost first.
+
+        Raises:
+          GraphError: a tuple contains itself.
+        """
+        todo = [i for i, x in enumerate(self._made) if x is None]
+        while todo:
+            rest = []
+            for i in todo:
+                items = [self._made[n] for n in self._items(i)]
+                if any(x is None for x in items):
+                    rest.append(i)
+                else:
+                    self._made[i] = tuple(items)
+            if len(rest) == len(todo):
+                raise GraphError(f"node {rest[0]} of the SavedModel's objects is a tuple that contains itself")
+            todo = rest
+
+    def _items(self, i: int) -> Sequence[int]:
+        """Returns the numbers of the items of a list or tuple, in order."""
+        named = self._named(i)
+        for k in range(len(named)):
+            if str(k) not in named:
+                raise GraphError(f"node {i} of the SavedModel's objects has {len(named)} items and lacks item {k}")
+        return [named[str(k)] for k in range(len(named))]
+
+    def _set_children(self, i: int) -> None:
+        x = self._made[i]
+        if isinstance(x, list):
+            x += [self._made[n] for n in self._items(i)]
+        elif isinstance(x, dict):
+            x.update({name: self._made[n] for name, n in self._named(i).items()})
+        elif isinstance(x, LoadedObject):
+            for name, n in self._named(i).items():
+                vars(x)[name] = self._made[n]
+
+    # *** resources and bound inputs ***
+
+    def _resources(self) -> list[int]:
+        return [i for i, x in enumerate(self._made) if isinstance(x, Resource)]
+
+    def _make_resources(self) -> None:
+        home = scopes.Graph()
+        for i in self._resources():
+            create = self._child(i, "_create_resource")
+            if not isinstance(create, Function) or not create.concrete_functions:
+                raise GraphError(f"node {i} of the SavedModel is a resource without the function that creates it")
+            f = create.concrete_functions[0]
+            made = run_function(home.function(self._library.add_to(home, f.name)), home)
+            if not made:
+                raise GraphError(f"the function {f.name!r}, which creates a resource, returns nothing")
+            self._made[i].resource_handle = made[0]
+
+    def _bind(self) -> None:
+        for name, f in self._concrete.items():
+            f.bound = [self._bound(n, name) for n in self._saved.concrete_functions[name].bound_inputs]
+
+    def _bound(self, n: int, function: str) -> Any:
+        x = self._made[n]
+        if isinstance(x, Resource):
+            return x.resource_handle
+        if isinstance(x, Asset):
+            return x.asset_path
+        if isinstance(x, (Variable, Unbound, scopes.runtime().eager.tensor_type)):
+            return x
+        raise GraphError(f"the function {function!r} of the SavedModel is bound to node {n}, {x!r}, which is no tensor")
+
+    def _restore_tables(self) -> None:
+        """Restores the contents of tables that change.
+
+        The function that saves a table returns the keys of the values in the checkpoint, and another one takes them.
+        """
+        for i, node in enumerate(self._saved.nodes):
+            for name, table in node.saveable_objects.items():
+                key = self._values.keys(i).get(name)
+                if key is not None and isinstance(self._made[i], Resource):
+                    stored = self._only(table.save_function).call([key])
+                    values = [self._values.read(_text(spec)) for spec in stored]
+                    self._only(table.restore_function).call(values)
+
+    def _only(self, i: int) -> ConcreteFunction:
+        """Returns the concrete function of a node that is a function with one trace."""
+        f = self._made[i]
+        if isinstance(f, Function) and f.concrete_functions:
+            f = f.concrete_functions[0]
+        if not isinstance(f, ConcreteFunction):
+            raise GraphError(f"node {i} of the SavedModel's objects is {f!r}, not a function")
+        return f
+
+
+def _text(spec: Any) -> str:
+    """Returns the key of a value from the result of a function that saves."""
+    try:
+        return str(np.asarray(spec["name"].numpy(), object).item().decode())
+    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        raise GraphError(f"a function that saves a table returned {spec!r}, without the name of a value") from e

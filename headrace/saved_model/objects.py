@@ -1,0 +1,93 @@
+"""Python objects of a loaded SavedModel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.api.variable import Variable
+
+
+class LoadedObject:
+    """Object of a loaded SavedModel: its children in the file are its attributes.
+
+    Children are further objects, variables, functions, lists, tuples, dicts, tables and constants. The classes and
+    methods of the program that saved the model are not in the file, except for the functions that it saved.
+
+    Attributes:
+      variables: the variables below the object.
+      trainable_variables: those that are trainable.
+
+    Source: the result of TensorFlow's `tf.saved_model.load`.
+
+    Example: see `load`.
+    """
+
+    variables: list[Variable]
+    trainable_variables: list[Variable]
+
+    def __getattr__(self, name: str) -> Any:
+        # only if the file has no child of this name; the models of Keras have both
+        if name == "variables":
+            return variables_below(self)
+        if name == "trainable_variables":
+            return [v for v in variables_below(self) if v.trainable]
+        raise AttributeError(
+            f"the loaded object has no {name!r}; it has {', '.join(sorted(vars(self))) or 'no children'}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of a SavedModel: {', '.join(sorted(vars(self))) or 'no children'}>"
+
+
+class CallableObject(LoadedObject):
+    """Loaded object that can be called: it was saved with a function `__call__`."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the saved function."""
+        return vars(self)["__call__"](*args, **kwargs)
+
+
+class Asset:
+    """File of a SavedModel.
+
+    Attributes:
+      asset_path: the path of the file, a string tensor.
+
+    Source: TensorFlow's `tf.saved_model.Asset`.
+    """
+
+    def __init__(self, path: Any) -> None:
+        self.asset_path = path
+
+    def __repr__(self) -> str:
+        return f"<asset {self.asset_path.numpy()!r}>"
+
+
+class Resource(LoadedObject):
+    """Table, or another object that operations refer to by a handle.
+
+    Attributes:
+      resource_handle: the handle.
+    """
+
+    resource_handle: Any = None
+
+
+def variables_below(root: Any) -> list[Variable]:
+    """Returns the different variables below an object, breadth first."""
+    found: list[Variable] = []
+    seen: set[int] = set()
+    todo = [root]
+    for x in todo:
+        if id(x) in seen:
+            continue
+        seen.add(id(x))
+        if isinstance(x, Variable):
+            found.append(x)
+        elif isinstance(x, dict):
+            todo += x.values()
+        elif isinstance(x, (list, tuple)):
+            todo += x
+        elif isinstance(x, LoadedObject):
+            todo += vars(x).values()
+    return found

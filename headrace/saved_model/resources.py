@@ -1,0 +1,68 @@
+"""Resources of a loaded SavedModel: tables and other objects that an operation makes.
+
+The operation runs once, outside of graphs, without its shared name. So the resource belongs to the loaded object and
+not to the step that made it, and every function of the model receives its handle.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from headrace.api import scopes
+from headrace.errors import GraphError
+from headrace.ir import walk
+from headrace.ir.attr_values import Func
+from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
+
+_SHARING: Final = ("shared_name", "container", "use_node_name_sharing")
+_DEEPEST: Final = 50  # calls inside of a function that creates a resource
+
+
+def make_resource(op: Operation, inputs: list[Any]) -> Any:
+    """Runs an operation outside of graphs; a resource that it makes has no name.
+
+    Args:
+      op: the operation.
+      inputs: the eager tensors in place of its inputs.
+
+    Returns:
+      The results, a list of eager tensors.
+    """
+    eager = scopes.runtime().eager
+    if op.type == "Const":
+        return [eager.const(op.attrs["value"], op.outputs[0].dtype.base)]
+    given = {k: v for k, v in op.attrs.items() if not k.startswith("_") and k not in _SHARING}
+    args: list[Any] = []
+    for spec, span in zip(op.opdef.ins, op.opdef.spans(op.attrs).values(), strict=True):
+        args.append(inputs[span.start : span.stop] if spec.is_list else inputs[span.start])
+    made = eager.make(op.type, args, given, op.name)
+    return list(made) if isinstance(made, tuple) else [] if made is None else [made]
+
+
+def run_function(graph: FuncGraph, home: Graph, depth: int = 0) -> list[Any]:
+    """Runs a function without arguments outside of graphs, operation by operation.
+
+    Args:
+      graph: the function.
+      home: the graph with the library.
+      depth: the number of calls around it.
+
+    Returns:
+      The results, eager tensors.
+
+    Raises:
+      GraphError: the function has arguments, or is recursive.
+    """
+    if depth > _DEEPEST:
+        raise GraphError(f"{graph.title}, which creates a resource, calls itself without end")
+    values: dict[Tensor, Any] = {}
+    for op in walk.in_order(walk.reachable([t.op for t in graph.results])):
+        f = op.attrs.get("f")
+        if op.type == "_Arg":
+            raise GraphError(f"{graph.title}, which creates a resource, has the argument '{op.name}'")
+        if op.opdef.structured == "Call" and isinstance(f, Func) and not op.inputs:
+            made = run_function(home.function(f.name), home, depth + 1)
+        else:
+            made = make_resource(op, [values[t] for t in op.inputs])
+        values.update(zip(op.outputs, made, strict=True))
+    return [values[t] for t in graph.results]

@@ -1,0 +1,147 @@
+"""The objects below the saved one that a SavedModel can contain.
+
+Nodes are variables, functions, tables, lists, tuples, dicts with text keys, layers, and other objects with attributes.
+An attribute is a child if a variable, a function or a table is below it. Other attributes (numbers, arrays, files) are
+not saved, as in TensorFlow. A method under `hr.jit` is a child with the name of the method.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+from headrace.api.layers.base import Layer
+from headrace.api.storage.lookup import LookupTable, StaticVocabularyTable
+from headrace.api.variable import Variable
+from headrace.errors import GraphError
+from headrace.jit.concrete import ConcreteFunction
+from headrace.jit.function import Function
+
+Leaf: TypeAlias = "Variable | Function | ConcreteFunction | LookupTable"
+LEAVES: Final = (Variable, Function, ConcreteFunction, LookupTable)
+
+_FOREIGN: Final = sys.stdlib_module_names | {"numpy", "headrace", "google", "tensorflow"}
+
+
+class Root:
+    """Object with given children, for the root of a SavedModel.
+
+    Args:
+      children: the children by name.
+      of: the object that the root stands for, to which objects below it may refer; None: none.
+    """
+
+    def __init__(self, children: Mapping[str, Any], of: Any = None) -> None:
+        self.children = dict(children)
+        self.of = of
+
+
+class Tree:
+    """Objects below a root by number, breadth first.
+
+    Args:
+      root: the root, a `Root`.
+
+    Attributes:
+      nodes: the objects.
+      children: for each object, the numbers of its children by name.
+      paths: for each object, the shortest path of names from the root, as in the keys of a checkpoint.
+
+    Raises:
+      GraphError: a variable belongs to a graph.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self.nodes: list[Any] = []
+        self.children: list[dict[str, int]] = []
+        self.paths: list[str] = []
+        self._numbers: dict[int, int] = {}
+        self._keep_needed(*_reached(root))
+        for i, x in enumerate(self.nodes):
+            if isinstance(x, Variable) and x.graph is not None:
+                raise GraphError(
+                    f"the variable {x.name!r} ({self.paths[i]!r}) belongs to a graph; hr.saved_model.save writes "
+                    "variables made outside of graphs, and headrace.v1's tf.saved_model.Builder those of a graph"
+                )
+
+    def _keep_needed(self, nodes: list[Any], children: list[dict[str, int]]) -> None:
+        """Keeps the objects that are leaves or have leaves below them."""
+        parents: list[list[int]] = [[] for _ in nodes]
+        for i, named in enumerate(children):
+            for number in named.values():
+                parents[number].append(i)
+        todo = [i for i, x in enumerate(nodes) if isinstance(x, LEAVES)]
+        needed = {0, *todo}
+        while todo:
+            more = [p for p in parents[todo.pop()] if p not in needed]
+            needed.update(more)
+            todo += more
+        new = {old: i for i, old in enumerate(sorted(needed))}
+        for old in new:
+            self.nodes.append(nodes[old])
+            self.children.append({name: new[k] for name, k in children[old].items() if k in new})
+            self.paths.append("")
+        self._numbers = {id(x): i for i, x in enumerate(self.nodes)}
+        seen = {0}
+        for i in range(len(self.nodes)):  # breadth first, so a parent's path is known before it is used
+            for name, k in self.children[i].items():
+                if k not in seen:
+                    seen.add(k)
+                    self.paths[k] = f"{self.paths[i]}/{_escaped(name)}".lstrip("/")
+
+    def number(self, x: Any) -> int | None:
+        """Returns the number of an object; None if it is not below the root."""
+        return self._numbers.get(id(x))
+
+    def leaves(self, kind: Any) -> Iterator[tuple[int, Any]]:
+        """Yields the number and object of each node of a class."""
+        return ((i, x) for i, x in enumerate(self.nodes) if isinstance(x, kind))
+
+
+def _reached(root: Root) -> tuple[list[Any], list[dict[str, int]]]:
+    """Returns all objects below the root, breadth first, and their children."""
+    nodes: list[Any] = [root]
+    children: list[dict[str, int]] = []
+    numbers = {id(root): 0} | ({} if root.of is None else {id(root.of): 0})
+    while len(children) < len(nodes):
+        named: dict[str, int] = {}
+        for name, x in children_of(nodes[len(children)]).items():
+            x = x._table if isinstance(x, StaticVocabularyTable) else x
+            if not _is_node(x):
+                continue
+            if id(x) not in numbers:
+                numbers[id(x)] = len(nodes)
+                nodes.append(x)
+            named[name] = numbers[id(x)]
+        children.append(named)
+    return nodes, children
+
+
+def _is_node(x: Any) -> bool:
+    if isinstance(x, (*LEAVES, Layer, list, tuple, Mapping)):
+        return True
+    return type(x).__module__.partition(".")[0] not in _FOREIGN and not isinstance(x, type) and hasattr(x, "__dict__")
+
+
+def children_of(x: Any) -> dict[str, Any]:
+    """Returns the candidates for children of an object by name."""
+    if isinstance(x, Root):
+        return x.children
+    if isinstance(x, LEAVES):
+        return {}
+    if isinstance(x, Mapping):
+        return {k: v for k, v in x.items() if isinstance(k, str)}
+    if isinstance(x, (list, tuple)):
+        return {str(i): v for i, v in enumerate(x)}
+    found = {k: v for k, v in vars(x).items() if not (isinstance(x, Layer) and k.startswith("_"))}
+    for kind in reversed(type(x).__mro__):
+        found |= {k: getattr(x, k) for k, v in vars(kind).items() if isinstance(v, Function)}
+    if isinstance(x, Layer):
+        found["variables"] = list(x.variables)
+        found["trainable_variables"] = list(x.trainable_variables)
+    return found
+
+
+def _escaped(name: str) -> str:
+    return name.replace(".", "..").replace("/", ".S")
