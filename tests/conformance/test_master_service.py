@@ -119,12 +119,11 @@ def spread(op):
 """
 
 
-def test_the_digits_lstm_has_the_losses_of_tensorflows_session(
-    run_python: Callable[[str], bytes], target: str
-) -> None:
-    with hr.cluster.local(2) as cluster, serving(
-        "--target", cluster.address, HEADRACE_CLUSTER_SECRET=cluster.secret
-    ) as on_cluster:
+def test_the_digits_lstm_has_the_losses_of_tensorflows_session(run_python: Callable[[str], bytes], target: str) -> None:
+    with (
+        hr.cluster.local(2) as cluster,
+        serving("--target", cluster.address, HEADRACE_CLUSTER_SECRET=cluster.secret) as on_cluster,
+    ):
         program = f"""{TRAINING}
 targets = [("", None), ({target!r}, None), ({on_cluster!r}, spread)]
 print(json.dumps([losses(target, {LOSSES}, device) for target, device in targets]))
@@ -140,6 +139,7 @@ print(json.dumps([losses(target, {LOSSES}, device) for target, device in targets
 SESSIONS = r"""
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
 v1 = tf.compat.v1
 v1.disable_v2_behavior()
 
@@ -156,6 +156,7 @@ ref = v1.get_variable("ref", initializer=[1.0, 2.0], use_resource=False)
 res = v1.get_variable("res", initializer=[1.0, 2.0], use_resource=True)
 start = v1.global_variables_initializer()
 
+v1.Session.reset(target)
 with v1.Session(target) as session:
     session.run(start)
     # devices, metadata and limits of time
@@ -181,7 +182,7 @@ with v1.Session(target) as session:
     assert session.partial_run(handle, total).tolist() == [3.0, 5.0]
     call = session.make_callable([total, y], [x])
     assert call([3, 4])[0].tolist() == [7.0, 9.0]
-    made = v1.ConfigProto and __import__("tensorflow.core.protobuf.config_pb2", fromlist=["x"]).CallableOptions()
+    made = config_pb2.CallableOptions()
     made.feed.append(x.name)
     made.fetch.append(y.name)
     prepared = session._make_callable_from_options(made)
@@ -243,4 +244,4 @@ def test_clients_share_a_queue_and_one_may_die_in_a_step(target: str) -> None:
     finally:
         for process in (waits, works):
             process.kill()
-            process.wait()
+            process.communicate()

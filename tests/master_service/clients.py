@@ -60,9 +60,7 @@ class Client:
     ) -> master_pb2.RunStepRequest:
         """Request that runs a step."""
         feed = [pb.NamedTensorProto(name=name, tensor=tensor(value)) for name, value in (feeds or {}).items()]
-        return master_pb2.RunStepRequest(
-            session_handle=self.handle, feed=feed, fetch=fetches, target=targets, **fields
-        )
+        return master_pb2.RunStepRequest(session_handle=self.handle, feed=feed, fetch=fetches, target=targets, **fields)
 
     def run(self, fetches: Sequence[str], feeds: Mapping[str, Any] | None = None, **fields: Any) -> list[Any]:
         """Runs a step and returns the values of the fetches."""

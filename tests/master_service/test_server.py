@@ -108,7 +108,9 @@ def test_a_reset_ends_sessions_and_drops_resources(connect: Callable[..., Client
 # *** hostile requests ***
 
 
-@pytest.mark.parametrize("method", ["CreateSession", "ExtendSession", "RunStep", "MakeCallable", "RunCallable", "Reset"])
+@pytest.mark.parametrize(
+    "method", ["CreateSession", "ExtendSession", "RunStep", "MakeCallable", "RunCallable", "Reset"]
+)
 def test_bytes_that_are_no_message_are_an_invalid_argument(connect: Callable[..., Client], method: str) -> None:
     client = connect()
     with refused(Code.INVALID_ARGUMENT, f"{method}Request"):
@@ -219,7 +221,9 @@ def test_closing_a_session_cancels_its_steps(connect: Callable[..., Client]) -> 
     client = connect(queue())
     blocked = client.begin("RunStep", client.step(["got:0"]))
     time.sleep(0.1)
-    client.call("CloseSession", master_pb2.CloseSessionRequest(session_handle=client.handle), master_pb2.CloseSessionResponse)
+    client.call(
+        "CloseSession", master_pb2.CloseSessionRequest(session_handle=client.handle), master_pb2.CloseSessionResponse
+    )
     with refused(Code.CANCELLED, "closed"):
         blocked.result()
 
