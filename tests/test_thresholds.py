@@ -63,7 +63,6 @@ ELSEWHERE: Final[dict[str, set[str]]] = {
     "numbers of the operating system and of `logging`": {
         "dist/reactor.py READ",
         "dist/reactor.py WRITE",
-        "dist/link.py WARNING",
     },
     "limits of Python's grammar": {
         "targets/python/printer.py MOST_BLOCKS",

@@ -136,7 +136,7 @@ def _tensor(graph: Graph, name: str, missing: str) -> Tensor:
 
 
 def earlier_nodes(graph: Graph, graph_def: pb.GraphDef) -> dict[str, Tensor | Operation]:
-    """Returns the input map by which the nodes of an extension refer to those of the graph.
+    """Returns the input map of an extension, for inputs that are nodes of the graph.
 
     Args:
       graph: the graph.

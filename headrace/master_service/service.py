@@ -1,4 +1,4 @@
-"""The methods of `tensorflow.MasterService`: a request in bytes to a response in bytes, or a gRPC status.
+"""Methods of `tensorflow.MasterService`: from a request in bytes to a response or a status.
 
 A method that fails sends the code and the text of its error (`conversions.status_of`). Kernels run in the thread of the
 call, with the file access of the server. The end of a call before its answer, by the death of its client or by a time
@@ -61,7 +61,7 @@ class _Call:
             self.cancellation.cancel(_LEFT)
 
     def answered(self) -> None:
-        """Marks that the result is there, so that the end of the call has no effect."""
+        """Marks the result as complete; the end of the call then has no effect."""
         self._is_answered = True
 
     def was_broken(self) -> bool:

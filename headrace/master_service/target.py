@@ -1,4 +1,4 @@
-"""Target of the sessions of a server: its devices, threads and variables, which all sessions share.
+"""Target of the sessions of a server: the devices, threads and variables that they share.
 
 Variables, queues and tables are in containers of the server until a client resets them, as those of a worker of
 TensorFlow are. Random streams and other states of kernels belong to one session (`resources.shared`).

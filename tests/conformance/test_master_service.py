@@ -134,7 +134,7 @@ print(json.dumps([losses(target, {LOSSES}, device) for target, device in targets
     assert two_workers == pytest.approx(local, rel=TOLERANCE)
 
 
-# *** what sessions offer ***
+# *** sessions ***
 
 SESSIONS = r"""
 import numpy as np
@@ -166,7 +166,8 @@ with v1.Session(target) as session:
     session.run(y, {x: [1, 2]}, options=options, run_metadata=metadata)
     assert metadata.step_stats.dev_stats and metadata.partition_graphs
     queue = v1.FIFOQueue(3, [tf.float32], [()])
-    fails(tf.errors.DeadlineExceededError, lambda: session.run(queue.dequeue(), options=v1.RunOptions(timeout_in_ms=200)))
+    soon = v1.RunOptions(timeout_in_ms=200)
+    fails(tf.errors.DeadlineExceededError, lambda: session.run(queue.dequeue(), options=soon))
 
     # the graph grows between runs, with functions and loops, and nodes of earlier parts
     z = v1.while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, a * 2.0), [0, y])[1]
@@ -215,21 +216,27 @@ import tensorflow as tf
 v1 = tf.compat.v1
 v1.disable_v2_behavior()
 queue = v1.FIFOQueue(10, [tf.float32], [()], shared_name="shared")
+session = v1.Session(sys.argv[1])
+session.run(queue.size())
 """
 
 
+def client(target: str, program: str) -> subprocess.Popen[str]:
+    """Starts a process with a session on the server."""
+    return subprocess.Popen(
+        [sys.executable, "-c", CLIENT + program, target],
+        env=processes.environment(), text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
 def test_clients_share_a_queue_and_one_may_die_in_a_step(target: str) -> None:
-    waits = subprocess.Popen(
-        [sys.executable, "-c", CLIENT + "session = v1.Session(sys.argv[1]); session.run(queue.size())\n"
-         "print('waits', flush=True); session.run(queue.dequeue())", target],
-        env=processes.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    works = subprocess.Popen(
-        [sys.executable, "-c", CLIENT + "session = v1.Session(sys.argv[1]); session.run(queue.size())\n"
-         "print('ready', flush=True); sys.stdin.readline()\n"
-         "session.run([queue.enqueue(3.0)]); print(session.run(queue.dequeue()))", target],
-        env=processes.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+    waits = client(target, "print('waits', flush=True); session.run(queue.dequeue())")
+    works = client(
+        target,
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "session.run([queue.enqueue(3.0)]); print(session.run(queue.dequeue()))",
+    )
     try:
         assert waits.stdout is not None
         assert waits.stdout.readline().strip() == "waits"

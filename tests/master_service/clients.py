@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import numpy as np
+import pytest
 
 import headrace as hr
 from headrace import dtypes, pb
@@ -76,13 +77,10 @@ class Client:
 @contextlib.contextmanager
 def refused(code: grpc.StatusCode, text: str) -> Iterator[None]:
     """Context manager in which a call must fail with a code and a text."""
-    try:
+    with pytest.raises(grpc.RpcError) as caught:
         yield
-    except grpc.RpcError as e:
-        assert e.code() is code, e
-        assert text in e.details(), e.details()
-    else:
-        raise AssertionError(f"the call has succeeded; expected {code}")
+    assert caught.value.code() is code, caught.value
+    assert text in caught.value.details(), caught.value.details()
 
 
 def doubling() -> pb.GraphDef:

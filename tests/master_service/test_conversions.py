@@ -104,10 +104,9 @@ def test_a_tensor_cannot_be_fed_twice(graph: hr.Graph) -> None:
     ],
 )
 def test_a_value_survives_its_message(value: object) -> None:
-    with hr.Graph():
-        t = hr.placeholder(
-            dtypes.from_numpy(np.asarray(value, object if isinstance(value, bytes) else None).dtype), None
-        )
+    array = np.asarray(value, object if isinstance(value, bytes) else None)
+    g = hr.Graph()
+    t = g.add_op("Placeholder", "x", [], {"dtype": dtypes.from_numpy(array.dtype), "shape": None}).outputs[0]
     proto = conversions.proto_of(value, t)
     assert proto.dtype == t.dtype.number
     np.testing.assert_array_equal(conversions.value_of(proto, "x", 1 << 20), np.asarray(value, t.dtype.numpy))

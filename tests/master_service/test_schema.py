@@ -1,4 +1,4 @@
-"""The messages of the master service: numbers and types of all fields, those of TensorFlow's `master.proto`."""
+"""Numbers and types of all fields of the master service, those of TensorFlow's `master.proto`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def test_the_fields_are_those_of_tensorflow() -> None:
     for name, message in master_pb2.DESCRIPTOR.message_types_by_name.items():
         fields = []
         for f in message.fields:
-            kind = KINDS.get(f.type) or (f.message_type or f.enum_type).name
+            of = f.message_type or f.enum_type
+            kind = KINDS[f.type] if of is None else of.name
             fields.append(f"{f.number} {f.name} {kind}{'*' if f.is_repeated else ''}")
         found.append(f"{name}: {', '.join(fields)}".rstrip())
     assert found == FIELDS.replace("\\\n", "").strip().splitlines()

@@ -1,4 +1,4 @@
-"""A server on loopback, with a client that is not TensorFlow: methods, errors, limits, and clients that leave."""
+"""A server on loopback with a plain gRPC client: methods, errors, limits and lost clients."""
 
 from __future__ import annotations
 
