@@ -55,6 +55,7 @@ PAGES = (
     "docs/how-to/input.md",
     "docs/how-to/inspecting.md",
     "docs/how-to/onnx.md",
+    "docs/how-to/tensorflow_clients.md",
     "docs/how-to/counters.md",
     "docs/how-to/profiling.md",
     "docs/how-to/extending.md",

@@ -13,8 +13,9 @@ True
 The `*_pb2.py` and `*_pb2.pyi` files are generated from the `*.proto` files of this folder by `make protos`; do not edit
 them. `tests/conformance/test_wire_schema.py` compares the schema with an installed TensorFlow's.
 
-Only `headrace.ir`, `headrace.files` and `headrace.interchange` use this package: elsewhere a graph is an `ir.Graph`, an
-example of training data a dictionary of arrays (`ir.examples`), and a checkpoint what `files` makes of it.
+Only `headrace.ir`, `headrace.files`, `headrace.interchange` and `headrace.master_service` use this package: elsewhere a
+graph is an `ir.Graph`, an example of training data a dictionary of arrays (`ir.examples`), and a checkpoint what `files`
+makes of it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ PACKAGE: Final = Path(__file__).parent.parent.parent / "headrace"
 
 #: Lines of code by package; "" is the modules of headrace/ itself, and the folders of `v1` here are apart from `v1`.
 BUDGETS: Final = {
-    "": 6960,  # `ConfigProto` is read here (once in v1); `headrace serve`; `headrace run` and `inspect` take folders of SavedModels
+    "": 6960,  # `ConfigProto` is read here; `headrace serve`, `run` and `inspect` take folders of SavedModels
     "api": 17100,
     "autograph": 4500,
     "compile": 2600,
