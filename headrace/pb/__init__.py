@@ -14,8 +14,8 @@ The `*_pb2.py` and `*_pb2.pyi` files are generated from the `*.proto` files of t
 them. `tests/conformance/test_wire_schema.py` compares the schema with an installed TensorFlow's.
 
 Only `headrace.ir`, `headrace.files`, `headrace.interchange` and `headrace.master_service` use this package: elsewhere a
-graph is an `ir.Graph`, an example of training data a dictionary of arrays (`ir.examples`), and a checkpoint what `files`
-makes of it.
+graph is an `ir.Graph`, an example of training data a dictionary of arrays (`ir.examples`), and a checkpoint what
+`files` makes of it.
 """
 
 from __future__ import annotations
