@@ -28,7 +28,7 @@ LINK = re.compile(r"\]\(([^()\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", flags=re.M | re.S)
 IN_CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?")
-DOTTED = re.compile(r"([a-z]\w*)(?:\.(?!py$)\w+)+")
+DOTTED = re.compile(r"([a-z]\w*)(?:\.(?!(?:py|pb|pbtxt|cpb)$)\w+)+")  # not the names of files
 MENTION = re.compile(r"\bdocs/[\w/-]+\\?\.md\b")
 
 
