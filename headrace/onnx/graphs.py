@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from headrace.api import scopes, tensors
+from headrace.documentation import cite
 from headrace.dtypes import DType
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import InvalidArgumentError, UnimplementedError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 #: Largest depth of graphs in attributes and of calls of functions.
 DEEPEST: Final = 32
 
-PAGE: Final = "docs/reference/onnx.md"
+PAGE: Final = cite("reference/onnx")
 
 
 class ValueInfo(NamedTuple):

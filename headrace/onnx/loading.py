@@ -122,7 +122,7 @@ def load(
 
     Operators become ops of headrace; `Loop`, `If` and `Scan` become its loops and conditionals. An operator without an
     entry in headrace's table runs by the function that the standard defines it by, if there is one
-    (docs/reference/onnx.md lists all operators). Needs the extra `onnx`.
+    (`headrace docs reference/onnx` lists all operators). Needs the extra `onnx`.
 
     Args:
       model: the path of a file, the bytes of one, or a message `onnx.ModelProto`. Only a path may have tensors in other
