@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from headrace.api import arrays as a
 from headrace.api import gathering, linalg, math, tensors
 from headrace.api.reductions import range as range_of
+from headrace.api.reductions import reduce_prod
 from headrace.dtypes import bool_, int64
 from headrace.ir.tensor_type import Tensor
 from headrace.onnx.element_types import dtype_of
@@ -96,16 +98,8 @@ def flatten(call: Call, x: Tensor) -> Tensor:
     """Returns a matrix whose rows are the axes before an axis."""
     axis = call.axis(x)
     if x.shape is not None and None not in x.shape:
-        rows = 1
-        for d in x.shape[:axis]:
-            rows *= d
-        columns = 1
-        for d in x.shape[axis:]:
-            columns *= d
-        return a.reshape(x, [rows, columns])
+        return a.reshape(x, [prod(x.shape[:axis]), prod(x.shape[axis:])])
     dims = a.shape(x, int64)
-    from headrace.api.reductions import reduce_prod
-
     return a.reshape(x, a.stack([reduce_prod(dims[:axis]), reduce_prod(dims[axis:])]))
 
 

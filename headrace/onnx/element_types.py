@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -41,6 +42,9 @@ DTYPES: Final[dict[int, DType]] = {
     25: dtypes.uint2,
     26: dtypes.int2,
 }
+
+#: Numbers of the element types by dtype.
+NUMBERS: Final = {dtype: number for number, dtype in DTYPES.items()}
 
 #: Largest number of elements of a sparse initializer, which a few bytes could otherwise make arbitrarily large.
 LARGEST_SPARSE: Final = 1 << 28
@@ -94,9 +98,7 @@ def sparse_array_of(tensor: onnx.SparseTensorProto) -> np.ndarray:
       InvalidArgumentError: the tensor is damaged or has more than `LARGEST_SPARSE` elements.
     """
     name, dims = tensor.values.name, tuple(tensor.dims)
-    size = 1
-    for d in dims:
-        size *= d
+    size = math.prod(dims)
     if any(d < 0 for d in dims) or size > LARGEST_SPARSE:
         raise InvalidArgumentError(f"the sparse tensor {name!r} has the shape {dims}; the limit is 2**28 elements")
     values, indices = array_of(tensor.values), array_of(tensor.indices)

@@ -21,9 +21,9 @@ from headrace.dtypes import DType
 from headrace.eager.tensor import EagerTensor
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.onnx import operators
-from headrace.onnx.element_types import array_of, dtype_of, sparse_array_of
+from headrace.onnx.element_types import NUMBERS, array_of, dtype_of, sparse_array_of
 from headrace.onnx.operators import Call
-from headrace.onnx.values import Value
+from headrace.onnx.values import Optional, Sequence, Value
 
 if TYPE_CHECKING:
     import onnx
@@ -189,16 +189,13 @@ class Graph:
 
     def _last_uses(self) -> list[tuple[str, ...]]:
         """For each node, the names of this graph that no later node reads."""
+        own = {name for node in self.nodes for name in node.outputs if name}
         kept, out = set(self.outputs), []
         for node in reversed(self.nodes):
             reads = {*node.inputs, *node.captured, *node.outputs} - {""}
-            out.append(tuple(sorted(name for name in reads - kept if name in self._own)))
+            out.append(tuple(sorted((reads - kept) & own)))
             kept |= reads
         return out[::-1]
-
-    @property
-    def _own(self) -> set[str]:
-        return {name for node in self.nodes for name in node.outputs if name}
 
     def reads(self) -> set[str]:
         """Returns the names that the graph reads from graphs around it, and perhaps its own."""
@@ -225,7 +222,7 @@ class Node:
         self.captured: set[str] = set()
         self.opset = opset
         self._model, self._depth, self._message = model, depth, node
-        domain = "" if node.domain == "ai.onnx" else node.domain
+        domain = domain_of(node.domain)
         self._attributes: dict[str, Any] = {}
         self._graphs: dict[str, Graph] = {}
         self._given: dict[str, onnx.AttributeProto] = {}
@@ -301,6 +298,8 @@ class Node:
         """The body of the standard's function for inputs of these types."""
         import onnx
 
+        if None in self._expansions:  # a body that does not depend on the types
+            return self._expansions[None]
         wanted = max(self.opset.get(schema.domain, 1), schema.since_version)
         key: Any = None
         if schema.has_function:
@@ -387,9 +386,18 @@ def _described(node: onnx.NodeProto) -> str:
     return f"{node.op_type} node {node.name or ', '.join(node.output)!r}"
 
 
+def domain_of(name: str) -> str:
+    """Returns the name of an operator set, "" for both names of the standard's."""
+    return "" if name == "ai.onnx" else name
+
+
+def versions_of(message: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
+    """Returns the versions of operator sets that a model or function imports, by domain."""
+    return {domain_of(o.domain): o.version for o in message.opset_import}
+
+
 def _opset(function: onnx.FunctionProto, outer: Mapping[str, int]) -> dict[str, int]:
-    own = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in function.opset_import}
-    return own or dict(outer)
+    return versions_of(function) or dict(outer)
 
 
 def _schema(domain: str, name: str, version: int) -> Any:
@@ -409,18 +417,14 @@ def _type_of(value: Value) -> bytes:
     """The message of a value's type, which functions of the standard may depend on."""
     import onnx
 
-    from headrace.onnx.element_types import DTYPES
-    from headrace.onnx.values import Optional, Sequence
-
     if value is None:
         return b""
-    number = {dtype: n for n, dtype in DTYPES.items()}
     if isinstance(value, Optional):
         value = value.value
     if isinstance(value, Sequence):
-        element = onnx.helper.make_tensor_type_proto(number[value.dtype], None)
+        element = onnx.helper.make_tensor_type_proto(NUMBERS[value.dtype], None)
         return onnx.helper.make_sequence_type_proto(element).SerializeToString()
     shape = value.shape
     return onnx.helper.make_tensor_type_proto(
-        number[value.dtype.base], None if shape is None else list(shape)
+        NUMBERS[value.dtype.base], None if shape is None else list(shape)
     ).SerializeToString()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import tracebacks
-from headrace.api.tensors import convert_to_tensor
+from headrace import shapes, tracebacks
+from headrace.api.tensors import constant_value, convert_to_tensor
 from headrace.api.variable import Variable
 from headrace.dtypes import SMALL_INTEGER, as_dtype, float4_e2m1fn, string
 from headrace.errors import InvalidArgumentError, NotFoundError, SignatureError, UnimplementedError
@@ -170,21 +171,21 @@ def load(
         proto = model
     else:
         raise TypeError(f"'model' must be a path, bytes or an onnx.ModelProto, got {type(model).__name__}")
-    opset = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in proto.opset_import}
+    opset = graphs.versions_of(proto)
     if not OPSETS[0] <= opset.get("", 1) <= max(OPSETS[1], onnx.defs.onnx_opset_version()):
         raise UnimplementedError(
             f"the model needs version {opset['']} of the operator set; the versions 1 to {OPSETS[1]} are read"
         )
     arrays = {t.name: _array(t, folder) for t in proto.graph.initializer}
     arrays |= {t.values.name: sparse_array_of(t) for t in proto.graph.sparse_initializer}
-    functions = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in proto.functions}
+    functions = {(graphs.domain_of(f.domain), f.name): f for f in proto.functions}
     shared = graphs.Model(functions, opset)
     names = _variable_names(arrays, trainable, variables)
     trained = {n: Variable(arrays.pop(n), name=_variable_name(n)) for n in names}
     inputs = tuple(value_info(i) for i in proto.graph.input if i.name not in trained)
     graph_inputs = {i.name for i in inputs}
     constants = {n: a for n, a in arrays.items() if n not in graph_inputs}
-    outer = frozenset(n for n in trained)
+    outer = frozenset(trained)
     outputs = tuple(map(value_info, proto.graph.output))
     main = Graph(
         shared,
@@ -235,9 +236,7 @@ def _array(tensor: onnx.TensorProto, folder: Path | None) -> np.ndarray:
     packed = dtype in SMALL_INTEGER or dtype == float4_e2m1fn  # several elements to a byte
     if dtype == string or packed or any(d < 0 for d in shape):
         raise InvalidArgumentError(f"{what} of dtype {dtype.name} and shape {shape} cannot be in another file")
-    size = dtype.numpy.itemsize
-    for d in shape:
-        size *= d
+    size = dtype.numpy.itemsize * math.prod(shape)
     try:
         offset = int(entries.get("offset") or 0)
         length = int(entries.get("length") or size)
@@ -290,29 +289,21 @@ def _input(info: ValueInfo, value: Any) -> Any:
     except (TypeError, ValueError) as e:
         e.add_note(f"the input {info.name!r} of an ONNX model has dtype {info.dtype and info.dtype.name}")
         raise
-    if x.shape is not None and info.shape is not None:
-        fits = len(x.shape) == len(info.shape) and all(
-            a is None or b is None or a == b for a, b in zip(x.shape, info.shape, strict=True)
+    if not shapes.compatible(x.shape, info.shape):
+        raise InvalidArgumentError(
+            f"the input {info.name!r} has shape {info.shape}; the value given has shape {tuple(x.shape or ())}"
         )
-        if not fits:
-            raise InvalidArgumentError(
-                f"the input {info.name!r} has shape {info.shape}; the value given has shape {tuple(x.shape)}"
-            )
     return x
 
 
 def _output(value: Any) -> Any:
     """A value of the graph as the result of a call."""
     if isinstance(value, Optional):
-        from headrace.api.tensors import constant_value
-
         present = constant_value(value.present)
         if present is None:
             return value
         return _output(value.value) if present else None
     if isinstance(value, Sequence):
-        from headrace.api.tensors import constant_value
-
         return value if constant_value(value.length()) is None else value.elements()
     return value
 

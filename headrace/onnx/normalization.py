@@ -59,7 +59,8 @@ def hardmax(call: Call, x: Tensor) -> Tensor:
     return f(x, call["axis"]) if call.version >= 13 else _over_rows(call, x, f)
 
 
-def _by_channel(x: Tensor, rank: int) -> Tensor:
+def by_channel(x: Tensor, rank: int) -> Tensor:
+    """Returns a vector with one number for each channel in a shape that broadcasts."""
     return arrays.reshape(x, [1, -1, *[1] * (rank - 2)])
 
 
@@ -73,11 +74,11 @@ def batch_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor, mean
         axes = [a for a in range(rank) if a != 1]
         momentum = tensors.constant(call["momentum"], mean.dtype.base)
         own_mean = reductions.reduce_mean(x, axes)
-        own_variance = reductions.reduce_mean(math.square(x - _by_channel(own_mean, rank)), axes)
+        own_variance = reductions.reduce_mean(math.square(x - by_channel(own_mean, rank)), axes)
         results = (mean * momentum + own_mean * (1 - momentum), variance * momentum + own_variance * (1 - momentum))
         mean, variance = own_mean, own_variance
     factor = scale * math.rsqrt(variance + tensors.constant(call["epsilon"], variance.dtype.base))
-    y = (x - _by_channel(mean, rank)) * _by_channel(factor, rank) + _by_channel(bias, rank)
+    y = (x - by_channel(mean, rank)) * by_channel(factor, rank) + by_channel(bias, rank)
     return (y, *results)
 
 
@@ -89,7 +90,7 @@ def instance_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor) -
     centered = x - reductions.reduce_mean(x, axes, True)
     variance = reductions.reduce_mean(math.square(centered), axes, True)
     epsilon = tensors.constant(call["epsilon"], x.dtype.base)
-    return centered * math.rsqrt(variance + epsilon) * _by_channel(scale, rank) + _by_channel(bias, rank)
+    return centered * math.rsqrt(variance + epsilon) * by_channel(scale, rank) + by_channel(bias, rank)
 
 
 @operator("LayerNormalization", since=17)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.api import linalg, math, tensors
+from headrace.api import arrays, linalg, math, tensors
 from headrace.dtypes import int32
 from headrace.ir.tensor_type import Tensor
 from headrace.onnx.operators import Call, operator
@@ -10,8 +10,6 @@ from headrace.onnx.operators import Call, operator
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     """Returns the matrix product of numpy's `matmul`, with vectors and batches."""
-    from headrace.api import arrays
-
     if x.shape is None or y.shape is None:
         return linalg.matmul(x, y)
     a = arrays.expand_dims(x, 0) if len(x.shape) == 1 else x
@@ -48,8 +46,6 @@ def mat_mul_integer(
 
 
 def _centered(x: Tensor, zero: Tensor | None, axis: int | None) -> Tensor:
-    from headrace.api import arrays
-
     x = math.cast(x, int32)
     if zero is None:
         return x

@@ -7,11 +7,14 @@ from typing import Any
 import ml_dtypes
 
 from headrace.api import arrays, math
+from headrace.api.gathering import repeat
 from headrace.dtypes import float32, float64, int32, uint8
 from headrace.errors import UnimplementedError
 from headrace.ir.tensor_type import Tensor
 from headrace.onnx.element_types import dtype_of
+from headrace.onnx.normalization import by_channel
 from headrace.onnx.operators import Call, operator
+from headrace.onnx.products import product
 from headrace.onnx.windows import convolved
 
 
@@ -23,8 +26,6 @@ def _along(call: Call, x: Tensor, scale: Tensor) -> Tensor:
         if scale.shape is None or x.shape is None or None in x.shape:
             raise UnimplementedError(f"the {call.node} has blocks and an input of unknown shape")
         axis = call.axis(x)
-        from headrace.api.gathering import repeat
-
         return repeat(scale, call["block_size"], axis)[tuple([slice(None)] * axis + [slice(0, x.shape[axis])])]
     return arrays.reshape(scale, [-1 if k == call.axis(x) else 1 for k in range(call.rank(x))])
 
@@ -61,8 +62,6 @@ def q_linear_mat_mul(
     y_scale: Tensor, y_zero: Tensor,
 ) -> Tensor:  # fmt: skip
     """Returns the product of quantized matrices, quantized."""
-    from headrace.onnx.products import product
-
     total = product(math.cast(a, int32) - math.cast(a_zero, int32), math.cast(b, int32) - math.cast(b_zero, int32))
     scales = [math.cast(s, float32) for s in (a_scale, b_scale, y_scale)]
     levels = math.rint(math.cast(total, float32) * (scales[0] * scales[1] / scales[2]))
@@ -101,8 +100,8 @@ def q_linear_conv(
     total = _sums(call, x, w, x_zero, w_zero)
     rank = call.rank(x)
     if b is not None:
-        total = total + arrays.reshape(math.cast(b, float64), [1, -1, *[1] * (rank - 2)])
+        total = total + by_channel(math.cast(b, float64), rank)
     factor = math.cast(x_scale, float64) * math.cast(w_scale, float64) / math.cast(y_scale, float64)
     if factor.shape not in ((), (1,)):
-        factor = arrays.reshape(factor, [1, -1, *[1] * (rank - 2)])
+        factor = by_channel(factor, rank)
     return _limited(math.rint(total * factor) + math.cast(y_zero, float64), y_zero.dtype.base)

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from headrace.api import arrays, math, sorting
 from headrace.api import reductions as r
+from headrace.api.gathering import gather
 from headrace.dtypes import bool_, int64, uint8
 from headrace.ir.tensor_type import Tensor
 from headrace.onnx.operators import Call, operator
@@ -101,7 +102,5 @@ def top_k(call: Call, x: Tensor, k: Tensor | None = None) -> Any:
     y = arrays.transpose(x, order)
     direction = "DESCENDING" if call.get("largest", 1) else "ASCENDING"
     places = sorting.argsort(y, -1, direction, True)[..., :n]
-    from headrace.api.gathering import gather
-
     found = gather(y, places, batch_dims=rank - 1)
     return arrays.transpose(found, back), math.cast(arrays.transpose(places, back), int64)

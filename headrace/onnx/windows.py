@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace.api import arrays, math, reductions, tensors
+from headrace.api.gathering import gather
 from headrace.api.nn.convolution import conv1d, conv2d, conv3d
 from headrace.api.nn.pooling import max_pool2d
 from headrace.errors import UnimplementedError
@@ -41,7 +43,7 @@ def _pads(call: Call, x: Tensor, kernel: Sequence[int], strides: Sequence[int], 
     return out
 
 
-def convolved(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None, kernel: Any = None) -> Tensor:
+def convolved(call: Call, x: Tensor, w: Tensor, b: Tensor | None = None) -> Tensor:
     """Returns the convolution of channels-first input with filters of the standard."""
     rank = call.rank(x)
     n = rank - 2
@@ -165,9 +167,7 @@ def max_pool(call: Call, x: Tensor) -> Any:
     if len(call.outputs) == 1 and rank == 4 and set(dilations) == {1} and x.dtype.base.is_floating:
         return _first(max_pool2d(_last(padded, rank), kernel, strides, "VALID"), rank)
     values = _slices(padded, kernel, strides, dilations)
-    out = values[0]
-    for v in values[1:]:
-        out = math.maximum(out, v)
+    out = functools.reduce(math.maximum, values)
     if len(call.outputs) == 1:
         return out
     shape = [int(d) for d in call.static(arrays.shape(x), "shape")]
@@ -178,8 +178,6 @@ def max_pool(call: Call, x: Tensor) -> Any:
     placed = tensors.constant(np.pad(numbers, [(0, 0), (0, 0), *map(tuple, pads)]))
     chosen = reductions.argmax(arrays.stack(values, -1), -1)
     places = arrays.stack(_slices(placed, kernel, strides, dilations), -1)
-    from headrace.api.gathering import gather
-
     return out, gather(places, chosen, batch_dims=rank)
 
 
@@ -201,11 +199,7 @@ def average_pool(call: Call, x: Tensor) -> Tensor:
 
 
 def _summed(x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> Tensor:
-    values = _slices(x, kernel, strides, dilations)
-    out = values[0]
-    for v in values[1:]:
-        out = out + v
-    return out
+    return functools.reduce(math.add, _slices(x, kernel, strides, dilations))
 
 
 @operator("LpPool")
