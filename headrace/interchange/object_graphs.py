@@ -15,6 +15,11 @@ OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"  # the key of the message i
 VALUE: Final = "VARIABLE_VALUE"  # the attribute of a node with the value of its variable
 
 
+def escaped(name: str) -> str:
+    """Returns the name of a child as a part of the key of a value."""
+    return name.replace(".", "..").replace("/", ".S")
+
+
 def read_graph(data: Any) -> Any:
     """Returns the `TrackableObjectGraph` message of a checkpoint.
 

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from headrace import pb
 from headrace.errors import GraphError
 from headrace.ir.function import find_anywhere
+from headrace.ir.serial.functiondef import functions_in
 from headrace.opkit.tree_reduction import tree_reduce
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def _refuse_recursion(graph_def: pb.GraphDef, graph: Graph) -> None:
     done: set[str] = set()
 
     def callees(node: pb.NodeDef) -> list[str]:
-        values = [v for a in node.attr.values() for v in ([a.func] if a.HasField("func") else a.list.func)]
-        return [name for name in (node.op, *(v.name for v in values)) if name in functions]
+        named = [f.name for f in functions_in(node.attr.values())]
+        return [name for name in (node.op, *named) if name in functions]
 
     def calls(name: str) -> Iterator[str]:
         return (called for node in functions[name].node_def for called in callees(node))

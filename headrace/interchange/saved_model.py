@@ -50,6 +50,7 @@ LEGACY_INIT_OP: Final = "legacy_init_op"
 # Signatures that name an operation and not a call.
 INIT_SIGNATURE: Final = "__saved_model_init_op"
 TRAIN_SIGNATURE: Final = "__saved_model_train_op"
+NO_CALLS: Final = (INIT_SIGNATURE, TRAIN_SIGNATURE)
 
 _ASSET_TYPE: Final = "tensorflow.AssetFileDef"
 _ASSET_TYPES: Final = (_ASSET_TYPE, "headrace.pb.AssetFileDef")  # the second one comes of protobuf's text form

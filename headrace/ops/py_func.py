@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -153,6 +153,9 @@ def _grad(b: Any, n: GradNode, *dys: Any) -> list[Any]:
 def _carries(dtype: DType) -> bool:
     return dtype.is_floating or dtype.is_complex
 
+
+#: Operations that call a function of the process that made the graph.
+OF_ONE_PROCESS: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 _ATTRS = {"token": string_attr(), "Tin": list_attr("type"), "Tout": list_attr("type")}
 _EFFECT = Facts(effect="python", writes=True, blocking=True, dynamic_shape=True)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import dtypes, shapes
 from headrace.errors import GraphError
-from headrace.interchange import files, saved_model
+from headrace.interchange import saved_model
 from headrace.ir.serial.attrs import decode_dtype, decode_shape
 from headrace.saved_model.decoding import decode
 from headrace.saved_model.functions import show_signature, show_structure
+from headrace.saved_model.graph_models import listed_variables
 
 if TYPE_CHECKING:
-    from headrace.pb import MetaGraphDef, TensorInfo, VariableDef
+    from headrace.pb import MetaGraphDef, TensorInfo
     from headrace.pb.saved_object_graph_pb2 import SavedObjectGraph
 
 
@@ -63,7 +64,7 @@ def _count(n: int, what: str) -> str:
 
 def _signatures(meta: MetaGraphDef) -> Iterator[str]:
     for name in sorted(meta.signature_def):
-        if name in (saved_model.INIT_SIGNATURE, saved_model.TRAIN_SIGNATURE):
+        if name in saved_model.NO_CALLS:
             continue
         signature = meta.signature_def[name]
         yield name
@@ -102,8 +103,6 @@ def _is_private(path: str) -> bool:
 
 
 def _variables(meta: MetaGraphDef) -> Iterator[str]:
-    from headrace import pb
-
     if meta.object_graph_def.nodes:
         paths = _paths(meta.object_graph_def)
         for i in sorted(paths, key=lambda i: paths[i]):
@@ -113,17 +112,11 @@ def _variables(meta: MetaGraphDef) -> Iterator[str]:
                 yield _variable(paths[i], v.name, decode_dtype(v.dtype), decode_shape(v.shape), v.trainable)
         return
     nodes = {node.name: node for node in meta.graph_def.node}
-    trainable: set[Any] = set()
-    for name in ("trainable_variables", "variables"):
-        for data in meta.collection_def[name].bytes_list.value if name in meta.collection_def else ():
-            found: VariableDef = files.read_message(pb.VariableDef, data)
-            op = found.variable_name.partition(":")[0]
-            if name == "trainable_variables":
-                trainable.add(op)
-            elif op in nodes:
-                attrs = nodes[op].attr
-                dtype, shape = decode_dtype(attrs["dtype"].type), decode_shape(attrs["shape"].shape)
-                yield _variable(op, op, dtype, shape, op in trainable)
+    for op, is_trainable in listed_variables(meta).items():
+        if op in nodes:
+            attrs = nodes[op].attr
+            dtype, shape = decode_dtype(attrs["dtype"].type), decode_shape(attrs["shape"].shape)
+            yield _variable(op, op, dtype, shape, is_trainable)
 
 
 def _variable(path: str, name: str, dtype: dtypes.DType, shape: Any, trainable: bool) -> str:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -158,18 +158,7 @@ class ConcreteFunction:
                     f"the function {self.name!r} takes or returns {where!r}, which headrace cannot pass; call a "
                     "function of tensors, such as a signature of the model"
                 )
-            parameters = Parameters(self._apply)
-            signature = tuple(self._specs)
-
-            def in_graph(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-                b = scopes.builder(*args)
-                return self._apply(*fitted(signature, args, b, parameters, repr(self)))
-
-            self._traces = Traces(
-                *(self._apply, self._apply, in_graph, repr(self), parameters),
-                input_signature=signature,
-                obeys_run_eagerly=False,
-            )
+            self._traces = traces_of(self._apply, self._specs, repr(self))
         return self._traces
 
     def _apply(self, *tensors: Any) -> Any:
@@ -207,6 +196,24 @@ class ConcreteFunction:
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}: {show_structure(s)}" for k, s in zip(self.keywords, self._specs, strict=True))
         return f"<loaded function {_plain(self.name)!r}: ({shown})>"
+
+
+def traces_of(apply: Callable[..., Any], specs: Sequence[TensorSpec], title: str) -> Traces:
+    """Returns the traces of a function of tensors.
+
+    The first call outside of graphs compiles it.
+
+    Args:
+      apply: creates the call in the current graph.
+      specs: descriptions of the arguments.
+      title: the description of the function in messages.
+    """
+    parameters, signature = Parameters(apply), tuple(specs)
+
+    def in_graph(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        return apply(*fitted(signature, args, scopes.builder(*args), parameters, title))
+
+    return Traces(apply, apply, in_graph, title, parameters, input_signature=signature, obeys_run_eagerly=False)
 
 
 class Unbound:
@@ -368,19 +375,10 @@ def _tensor(spec: TensorSpec, x: Any, converts: bool) -> list[Any] | None:
 
 def tensor_specs(structure: Any) -> list[TensorSpec] | None:
     """Returns the TensorSpecs of a structure; None if it has objects of several tensors."""
-    out: list[TensorSpec] = []
-    todo: list[Any] = [structure]
-    while todo:
-        x = todo.pop()
-        if isinstance(x, TensorSpec):
-            out.append(x)
-        elif isinstance(x, (OpaqueSpec, SparseTensorSpec)):
-            return None
-        elif isinstance(x, dict):
-            todo += [x[k] for k in sorted(x, reverse=True)]
-        elif isinstance(x, (list, tuple)):
-            todo += reversed(x)
-    return out
+    leaves = nest.flatten(structure, is_leaf=lambda x: isinstance(x, OpaqueSpec))
+    if any(isinstance(x, (OpaqueSpec, SparseTensorSpec)) for x in leaves):
+        return None
+    return [x for x in leaves if isinstance(x, TensorSpec)]
 
 
 def _with_constants(structure: Any, tensors: Sequence[Any]) -> list[Any]:

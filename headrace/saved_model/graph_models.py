@@ -29,9 +29,8 @@ from headrace.interchange.meta_graph import import_meta_graph
 from headrace.ir import walk
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.jit.cache import Traces
-from headrace.jit.signature import Parameters, fitted
 from headrace.recover.references import handles_for_references, has_references
+from headrace.saved_model.functions import traces_of
 from headrace.saved_model.library import Library
 from headrace.saved_model.objects import LoadedObject
 from headrace.saved_model.resources import make_resource
@@ -62,7 +61,7 @@ def load_graph(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> LoadedObje
     graph = scopes.Graph()
     with graph.all_or_nothing():
         import_meta_graph(_graph_only(meta), graph=graph)
-    model = _GraphModel(graph, _described(meta))
+    model = _GraphModel(graph, listed_variables(meta))
     saver = meta.saver_def
     if saver.restore_op_name:
         prefix = saved_model.variables_path(os.fspath(folder))
@@ -75,11 +74,10 @@ def load_graph(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> LoadedObje
     found["graph"] = graph
     found["variables"] = list(model.listed.values())
     found[_TRAINABLE] = [v for v in model.listed.values() if v.trainable]
-    reserved = (saved_model.INIT_SIGNATURE, saved_model.TRAIN_SIGNATURE)
     found["signatures"] = {
         name: _signature(model, name, meta.signature_def[name])
         for name in sorted(meta.signature_def)
-        if name not in reserved
+        if name not in saved_model.NO_CALLS
     }
     return out
 
@@ -92,7 +90,7 @@ def _graph_only(meta: MetaGraphDef) -> MetaGraphDef:
     return pb.MetaGraphDef(graph_def=graph_def, meta_info_def=meta.meta_info_def)
 
 
-def _described(meta: MetaGraphDef) -> dict[str, bool]:
+def listed_variables(meta: MetaGraphDef) -> dict[str, bool]:
     """Returns the variables in the collections: name of the operation -> whether it is trainable."""
     from headrace import pb
 
@@ -232,16 +230,7 @@ class GraphFunction:
         self.keywords = [s.name or "" for s in specs]
         self.structured_input_signature = ((), dict(zip(self.keywords, self.inputs, strict=True)))
         self.structured_outputs = {k: TensorSpec(t.shape, t.dtype.base, k) for k, t in outputs}
-        parameters, signature = Parameters(self._apply), tuple(specs)
-
-        def in_graph(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-            return self._apply(*fitted(signature, args, scopes.builder(*args), parameters, repr(self)))
-
-        self._traces = Traces(
-            *(self._apply, self._apply, in_graph, repr(self), parameters),
-            input_signature=signature,
-            obeys_run_eagerly=False,
-        )
+        self._traces = traces_of(self._apply, specs, repr(self))
 
     def _apply(self, *tensors: Any) -> dict[str, Any]:
         given = dict(zip(self._placeholders, tensors, strict=True))

@@ -7,13 +7,13 @@ with equal names, so each load adds a number to them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace import pb
 from headrace.errors import GraphError
 from headrace.ir.custom_rules import OVERRIDE
-from headrace.ir.serial.functiondef import EncodedFunction
+from headrace.ir.serial.functiondef import EncodedFunction, functions_in
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph
@@ -138,19 +138,7 @@ class Library:
                 node.attr[OVERRIDE].s = self.gradients[given][0].encode()
 
     def _rename(self, attrs: Mapping[str, AttrValue], called: set[str]) -> None:
-        for func in _functions(attrs.values()):
+        for func in functions_in(attrs.values()):
             if func.name in self.names:
                 called.add(func.name)
                 func.name = self.names[func.name]
-
-
-def _functions(values: Any) -> Iterator[Any]:
-    """Iterates over the `NameAttrList`s in attributes, nested ones included."""
-    todo = list(values)
-    while todo:
-        value = todo.pop()
-        kind = value.WhichOneof("value")
-        found = [value.func] if kind == "func" else value.list.func if kind == "list" else ()
-        for func in found:
-            yield func
-            todo += func.attr.values()

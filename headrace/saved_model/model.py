@@ -23,6 +23,7 @@ from headrace.api.tensor_spec import TensorSpec
 from headrace.api.variable import Variable
 from headrace.errors import GraphError, HeadraceError
 from headrace.interchange import saved_model
+from headrace.interchange.object_graphs import OBJECT_GRAPH, VALUE
 from headrace.ir.graph import Tensor
 from headrace.ir.serial.attrs import encode_shape
 from headrace.jit.concrete import ConcreteFunction
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 CALL: Final = "__call__"
 SIGNATURES: Final = "signatures"
 VARIABLES: Final = "variables"
-OBJECT_GRAPH: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_VALUE: Final = "VARIABLE_VALUE"
 
 
 class Model:
@@ -250,7 +249,7 @@ class Model:
     # *** the checkpoint ***
 
     def _key(self, i: int) -> str:
-        return f"{self._tree.paths[i]}/.ATTRIBUTES/{_VALUE}"
+        return f"{self._tree.paths[i]}/.ATTRIBUTES/{VALUE}"
 
     def _checkpoint(self) -> dict[str, Any]:
         graph = TrackableObjectGraph()
@@ -260,7 +259,7 @@ class Model:
             node.children.extend(saved.children)
             node.has_checkpoint_values.value = True
             if saved.HasField("variable"):
-                node.attributes.add(name=_VALUE, full_name=saved.variable.name, checkpoint_key=self._key(i))
+                node.attributes.add(name=VALUE, full_name=saved.variable.name, checkpoint_key=self._key(i))
                 values[self._key(i)] = self._tree.nodes[i].numpy()
         values[OBJECT_GRAPH] = np.array(graph.SerializeToString(deterministic=True), object)
         return values

@@ -9,7 +9,7 @@ names get the prefix of the trace.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headrace import pb
 from headrace.api.scopes import Graph
@@ -19,13 +19,13 @@ from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
 from headrace.ir.edit.copying import copied, copy_into
 from headrace.ir.graph import FuncGraph
+from headrace.ir.serial.functiondef import functions_in
 from headrace.jit.concrete import ConcreteFunction
+from headrace.ops.py_func import OF_ONE_PROCESS
 from headrace.saved_model.loops import add_counters
 
 if TYPE_CHECKING:
     from headrace.pb import FunctionDef
-
-_OF_THIS_PROCESS: Final = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 def functions_of(concrete: ConcreteFunction, name: str) -> list[FunctionDef]:
@@ -69,7 +69,7 @@ def written(name: str, fill: Callable[[FuncGraph], None]) -> list[FunctionDef]:
     attrs = {"f": Func(name), "Tout": tuple(t.dtype.base for t in graph.results)}
     b.make("StatefulPartitionedCall", (inputs,), attrs)  # a call, so that calls of recursive functions are found
     made = add_counters(home.as_graph_def().library.function)
-    for node in (node for f in made for node in f.node_def if node.op in _OF_THIS_PROCESS):
+    for node in (node for f in made for node in f.node_def if node.op in OF_ONE_PROCESS):
         raise GraphError(f"'{node.name}' ({node.op}) calls a Python function of this process; a SavedModel has none")
     _rename(made, {f.signature.name: f"{name}_{f.signature.name}" for f in made if f.signature.name != name})
     return made
@@ -80,9 +80,8 @@ def _rename(functions: Iterable[FunctionDef], names: dict[str, str]) -> None:
         f.signature.name = names.get(f.signature.name, f.signature.name)
         for node in f.node_def:
             node.op = names.get(node.op, node.op)
-            for value in node.attr.values():
-                for func in [value.func] if value.HasField("func") else value.list.func:
-                    func.name = names.get(func.name, func.name)
+            for func in functions_in(node.attr.values()):
+                func.name = names.get(func.name, func.name)
 
 
 def call_of(function: FunctionDef, name: str, inputs: Iterable[str]) -> pb.NodeDef:

@@ -15,6 +15,7 @@ from headrace.api.layers.base import Layer
 from headrace.api.storage.lookup import LookupTable, StaticVocabularyTable
 from headrace.api.variable import Variable
 from headrace.errors import GraphError
+from headrace.interchange.object_graphs import escaped
 from headrace.jit.concrete import ConcreteFunction
 from headrace.jit.function import Function
 
@@ -56,7 +57,6 @@ class Tree:
         self.nodes: list[Any] = []
         self.children: list[dict[str, int]] = []
         self.paths: list[str] = []
-        self._numbers: dict[int, int] = {}
         self._keep_needed(*_reached(root))
         for i, x in enumerate(self.nodes):
             if isinstance(x, Variable) and x.graph is not None:
@@ -82,17 +82,12 @@ class Tree:
             self.nodes.append(nodes[old])
             self.children.append({name: new[k] for name, k in children[old].items() if k in new})
             self.paths.append("")
-        self._numbers = {id(x): i for i, x in enumerate(self.nodes)}
         seen = {0}
         for i in range(len(self.nodes)):  # breadth first, so a parent's path is known before it is used
             for name, k in self.children[i].items():
                 if k not in seen:
                     seen.add(k)
-                    self.paths[k] = f"{self.paths[i]}/{_escaped(name)}".lstrip("/")
-
-    def number(self, x: Any) -> int | None:
-        """Returns the number of an object; None if it is not below the root."""
-        return self._numbers.get(id(x))
+                    self.paths[k] = f"{self.paths[i]}/{escaped(name)}".lstrip("/")
 
     def leaves(self, kind: Any) -> Iterator[tuple[int, Any]]:
         """Yields the number and object of each node of a class."""
@@ -141,7 +136,3 @@ def children_of(x: Any) -> dict[str, Any]:
         found["variables"] = list(x.variables)
         found["trainable_variables"] = list(x.trainable_variables)
     return found
-
-
-def _escaped(name: str) -> str:
-    return name.replace(".", "..").replace("/", ".S")

@@ -11,7 +11,7 @@ import pytest
 
 import headrace.v1 as tf
 from headrace.errors import DataLossError
-from headrace.v1.trackable.object_graph import OBJECT_GRAPH, read_graph
+from headrace.interchange.object_graphs import OBJECT_GRAPH, read_graph
 
 pytestmark = pytest.mark.one_engine
 

@@ -15,7 +15,7 @@ are references are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import message as protobuf
@@ -295,6 +295,18 @@ def _add_results(out: pb.FunctionDef, graph: FuncGraph, show: Callable[[Tensor],
         if op not in params:
             out.signature.control_output.append(op.name)
             out.control_ret[op.name] = op.name
+
+
+def functions_in(values: Iterable[pb.AttrValue]) -> Iterator[pb.NameAttrList]:
+    """Iterates over the functions that attributes name, those in attributes of functions included."""
+    todo = list(values)
+    while todo:
+        value = todo.pop()
+        kind = value.WhichOneof("value")
+        found = [value.func] if kind == "func" else value.list.func if kind == "list" else ()
+        for func in found:
+            yield func
+            todo += func.attr.values()
 
 
 def _unique(name: str, taken: set[str]) -> str:

@@ -13,6 +13,7 @@ from headrace.api.variable import Variable
 from headrace.errors import InvalidArgumentError
 from headrace.files import checkpoints, commit
 from headrace.files.checkpoints import Reader
+from headrace.interchange.object_graphs import OBJECT_GRAPH, read_graph
 from headrace.train.saving import latest
 from headrace.train.saving.restoring import assign, prefix_of
 from headrace.train.saving.saveables import key_of
@@ -20,7 +21,7 @@ from headrace.v1.compat import as_bytes
 from headrace.v1.graph import in_default_graph
 from headrace.v1.session import get_default_session
 from headrace.v1.trackable import object_graph, sharding
-from headrace.v1.trackable.object_graph import OBJECT_GRAPH, Matched, Objects, PythonState, Root
+from headrace.v1.trackable.object_graph import Matched, Objects, PythonState, Root
 from headrace.v1.variables import Variable as GraphVariable
 
 _COUNTER = "save_counter"
@@ -256,7 +257,7 @@ class Status:
     def __init__(self, root: Checkpoint, reader: Reader | None) -> None:
         self._root, self._reader = root, reader
         has_graph = reader is not None and OBJECT_GRAPH in reader.entries
-        self._graph = object_graph.read_graph(reader.read(OBJECT_GRAPH)[()]) if has_graph and reader else None
+        self._graph = read_graph(reader.read(OBJECT_GRAPH)[()]) if has_graph and reader else None
 
     def _matched(self) -> Matched:
         reader = self._needed()

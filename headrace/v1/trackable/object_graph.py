@@ -18,27 +18,13 @@ from typing import Any, Final
 from headrace.api.layers.base import Layer
 from headrace.api.partitioned import PartitionedVariable
 from headrace.api.variable import Variable
-from headrace.interchange.object_graphs import OBJECT_GRAPH, VALUE, read_graph
+from headrace.interchange.object_graphs import VALUE, escaped
 from headrace.records import record
 from headrace.train.optimizers.base import Optimizer
 from headrace.train.saving.saveables import key_of
 from headrace.v1.trackable.module import Module
 
 STATE: Final = "py_state"
-
-__all__ = [
-    "OBJECT_GRAPH",
-    "STATE",
-    "VALUE",
-    "Matched",
-    "Objects",
-    "PythonState",
-    "Root",
-    "children_of",
-    "is_trackable",
-    "matched",
-    "read_graph",
-]
 
 
 class PythonState(abc.ABC):
@@ -102,10 +88,6 @@ def _is_private(x: Any, name: str) -> bool:
     return isinstance(x, Layer) and name.startswith("_")
 
 
-def _escaped(name: str) -> str:
-    return name.replace(".", "..").replace("/", ".S")
-
-
 @record
 class Slot:
     """Slot variable of an optimizer.
@@ -148,7 +130,7 @@ class Objects:
                 if id(child) not in numbers:
                     numbers[id(child)] = len(self.nodes)
                     self.nodes.append(child)
-                    self.paths.append(f"{self.paths[i]}/{_escaped(name)}".lstrip("/"))
+                    self.paths.append(f"{self.paths[i]}/{escaped(name)}".lstrip("/"))
                 found[name] = numbers[id(child)]
             self.children.append(found)
         self.slots: dict[int, list[Slot]] = {}
@@ -167,7 +149,7 @@ class Objects:
     def _slot(self, optimizer: int, name: str, of: int, variable: Any) -> Slot:
         self.nodes.append(variable)
         self.children.append({})
-        self.paths.append(f"{self.paths[of]}/.OPTIMIZER_SLOT/{self.paths[optimizer]}/{_escaped(name)}")
+        self.paths.append(f"{self.paths[of]}/.OPTIMIZER_SLOT/{self.paths[optimizer]}/{escaped(name)}")
         return Slot(of, name, variable, len(self.nodes) - 1)
 
     def key(self, i: int) -> str:

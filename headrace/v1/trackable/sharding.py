@@ -15,6 +15,7 @@ from headrace.api.tensors import constant_value
 from headrace.api.variable import Variable
 from headrace.files.manifest import ManifestEntry
 from headrace.files.slices import parse_spec
+from headrace.interchange.object_graphs import OBJECT_GRAPH
 from headrace.records import record
 from headrace.v1 import logging
 from headrace.v1.array_ops import constant
@@ -23,7 +24,6 @@ from headrace.v1.device_spec import DeviceSpec
 from headrace.v1.graph import Graph, executing_eagerly
 from headrace.v1.session import Session
 from headrace.v1.tensor_shape import TensorShape
-from headrace.v1.trackable.object_graph import OBJECT_GRAPH
 
 Shard: TypeAlias = dict[str, dict[str, Any]]  # name in the checkpoint -> slice -> tensor
 
