@@ -7,13 +7,14 @@ a call of its client broke off: the process of such a client has usually ended. 
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from headrace import pb, session_config, thresholds
 from headrace.api.importing import import_graph_def
@@ -30,6 +31,7 @@ from headrace.master_service.conversions import earlier_nodes, fed_tensors, fetc
 from headrace.memo import Memo
 from headrace.metadata import Cancellation, RunMetadata, RunOptions
 from headrace.metadata.run import options_of
+from headrace.ops.py_func import OF_ONE_PROCESS
 from headrace.records import record
 from headrace.session import Session
 
@@ -37,9 +39,6 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Tensor
     from headrace.pb.master_pb2 import PartialRunSetupRequest, RunStepRequest, RunStepResponse
     from headrace.target import Connectable
-
-# Ops that call a Python function of the process by its number, which a client could guess.
-_PYTHON_OPS: Final = frozenset(("PyFunc", "PyFuncStateless", "EagerPyFunc"))
 
 
 @record(frozen=True, slots=True)
@@ -56,18 +55,15 @@ class Step:
     fetches: Sequence[Tensor]
     run: Callable[..., Any]
 
-    def values(
-        self, fed: Sequence[Any], options: RunOptions, metadata: pb.RunMetadata, wants_metadata: bool
-    ) -> list[Any]:
+    def values(self, fed: Sequence[Any], options: RunOptions, metadata: pb.RunMetadata) -> list[Any]:
         """Runs the step and returns the values of the fetches.
 
         Args:
           fed: a value for each feed.
           options: the options of the run.
-          metadata: receives the metadata.
-          wants_metadata: whether `metadata` is filled.
+          metadata: receives the metadata, if the options ask for it.
         """
-        measured = RunMetadata() if wants_metadata else None
+        measured = RunMetadata() if options.trace_level or options.output_partition_graphs else None
         try:
             return list(self.run(*fed, options=options, run_metadata=measured)[: len(self.fetches)])
         finally:
@@ -136,7 +132,7 @@ class ClientSession:
                     "Create or Extend in this session."
                 )
         for node in itertools.chain(graph_def.node, *(f.node_def for f in graph_def.library.function)):
-            if node.op in _PYTHON_OPS:
+            if node.op in OF_ONE_PROCESS:  # by the number of the function, which a client could guess
                 raise PermissionDeniedError(
                     f"node '{node.name}' ({node.op}) calls a Python function of the process that made the graph; a "
                     "server has none of its clients' functions"
@@ -176,17 +172,10 @@ class ClientSession:
             return
         step = self._step([f.name for f in request.feed], request.fetch, request.target)
         options = options_of(request.options)
-        wants_metadata = bool(options.trace_level or options.output_partition_graphs)
         options.cancellation = cancellation
         fed = self._values(step, [f.tensor for f in request.feed])
-        values = step.values(fed, options, response.metadata, wants_metadata)
-        self._fill(request.fetch, step.fetches, values, response)
-
-    def _fill(
-        self, names: Sequence[str], fetched: Sequence[Tensor], values: Sequence[Any], response: RunStepResponse
-    ) -> None:
-        for name, tensor, value in zip(names, fetched, values, strict=True):
-            response.tensor.add(name=name, tensor=proto_of(value, tensor))
+        values = step.values(fed, options, response.metadata)
+        _fill(request.fetch, step.fetches, values, response)
 
     def set_up_partial_run(self, request: PartialRunSetupRequest) -> str:
         """Begins a partial run and returns its handle."""
@@ -216,13 +205,7 @@ class ClientSession:
             cancellation = self._partial.get(handle)
             if cancellation is not None and not cancellation.running:
                 self._partial.pop(handle, None)
-        self._fill(request.fetch, fetched, values[: len(fetched)], response)
-
-    def cancel_partial_run(self, handle: str, reason: str) -> None:
-        """Cancels a partial run, if it is open."""
-        found = self._partial.get(handle)
-        if found is not None:
-            found.cancel(reason)
+        _fill(request.fetch, fetched, values[: len(fetched)], response)
 
     # *** callables ***
 
@@ -253,14 +236,8 @@ class ClientSession:
         step, given = self._callable(number)
         if len(feeds) != len(step.feeds):
             raise InvalidArgumentError(f"Expected {len(step.feeds)} feed tensors, but got {len(feeds)}")
-        options = RunOptions(
-            given.timeout_in_ms,
-            trace_level=given.trace_level,
-            output_partition_graphs=given.output_partition_graphs,
-            cancellation=cancellation,
-        )
-        wants_metadata = bool(options.trace_level or options.output_partition_graphs)
-        values = step.values(self._values(step, feeds), options, metadata, wants_metadata)
+        options = dataclasses.replace(given, cancellation=cancellation)
+        values = step.values(self._values(step, feeds), options, metadata)
         return [proto_of(v, t) for v, t in zip(values, step.fetches, strict=True)]
 
     def release_callable(self, number: int) -> None:
@@ -277,15 +254,19 @@ class ClientSession:
     # *** the rest ***
 
     def devices(self) -> Iterator[pb.DeviceAttributes]:
-        """Descriptions of the devices."""
+        """Descriptions of the devices, without the incarnation of the server."""
         for d in self._session.list_devices():
-            yield pb.DeviceAttributes(
-                name=d.name, device_type=d.device_type, memory_limit=d.memory_limit_bytes, incarnation=1
-            )
+            yield pb.DeviceAttributes(name=d.name, device_type=d.device_type, memory_limit=d.memory_limit_bytes)
 
     def close(self) -> None:
         """Cancels running steps and drops the resources of the session."""
         self._session.close()
+
+
+def _fill(names: Sequence[str], fetched: Sequence[Tensor], values: Sequence[Any], response: RunStepResponse) -> None:
+    """Adds fetched values to a response."""
+    for name, tensor, value in zip(names, fetched, values, strict=True):
+        response.tensor.add(name=name, tensor=proto_of(value, tensor))
 
 
 @record(slots=True)
@@ -374,7 +355,7 @@ class Sessions:
             self._check_open()
             entry = self._entries.get(handle)
             if entry is None:
-                raise AbortedError(f"Session {handle[:64]} is not found. It was closed, reset, or idle for too long")
+                raise _missing(handle)
             entry.calls += 1
         try:
             yield entry.session
@@ -392,7 +373,7 @@ class Sessions:
         with self._lock:
             entry = self._entries.pop(handle, None)
         if entry is None:
-            raise AbortedError(f"Session {handle[:64]} is not found. It was closed, reset, or idle for too long")
+            raise _missing(handle)
         entry.session.close()
 
     def close_all(self, is_final: bool = False) -> None:
@@ -419,3 +400,7 @@ class Sessions:
             entries = [self._entries.pop(handle) for handle in gone]
         for entry in entries:
             entry.session.close()
+
+
+def _missing(handle: str) -> AbortedError:
+    return AbortedError(f"Session {handle[:64]} is not found. It was closed, reset, or idle for too long")
