@@ -194,7 +194,7 @@ _LATER = {
     "ClusterSpec": "headrace.dist.cluster_spec:ClusterSpec",
     "NetworkOptions": "headrace.dist.network:NetworkOptions",
     "Server": "headrace.dist.server:Server",
-    "master_service": "headrace.master_service",  # it imports grpc
+    "master_service": "headrace.master_service",
 }
 
 if _typing.TYPE_CHECKING:

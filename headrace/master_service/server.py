@@ -16,15 +16,6 @@ from headrace.master_service.target import IsolatedTarget, SharedTarget
 from headrace.session_config import read_config
 from headrace.target import connectable
 
-try:
-    import grpc
-
-    from headrace.master_service.service import MasterService
-except ImportError as e:
-    raise ImportError(
-        "the master service needs gRPC's library, which is not installed: pip install 'headrace[grpc]'"
-    ) from e
-
 if TYPE_CHECKING:
     from headrace.target import Connectable
 
@@ -82,6 +73,14 @@ class Server:
     ) -> None:
         if target and (devices is not None or memory_limit is not None or files is not None):
             raise ValueError("devices=, memory_limit= and files= are for steps in this process; a cluster has its own")
+        try:
+            import grpc
+        except ImportError as e:
+            raise ImportError(
+                "the master service needs gRPC's library, which is not installed: pip install 'headrace[grpc]'"
+            ) from e
+        from headrace.master_service.service import MasterService
+
         size = thresholds.CLIENT_MESSAGE if largest_message is None else largest_message
         idle = thresholds.IDLE_CLIENT if idle_seconds is None else idle_seconds
         most = thresholds.CLIENT_SESSIONS if most_sessions is None else most_sessions

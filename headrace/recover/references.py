@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from headrace.ir.graph import Graph, Operation, Tensor
 
-_VARIABLES: Final = ("VariableV2", "Variable")
+VARIABLES: Final = ("VariableV2", "Variable")
 _GROWING: Final = ("If", "Case", "While", "Call")  # kinds of operations that get further inputs
 _COUNTERPARTS: Final = {
     "Assign": "AssignVariableOp",
@@ -73,7 +73,7 @@ def has_references(graph: Graph) -> bool:
     """Whether the graph, or one that its operations own, has a reference variable."""
     todo: list[Graph] = [graph]
     for g in todo:
-        if any(op.type in _VARIABLES for op in g.operations):
+        if any(op.type in VARIABLES for op in g.operations):
             return True
         todo += [f for op in g.operations for f in owned(op)]
     return False
@@ -186,7 +186,7 @@ class _References:
         users: dict[Operation, list[Operation]] = {}
         bad: set[Operation] = set()
         for op in order:
-            if op.type in _VARIABLES:
+            if op.type in VARIABLES:
                 origin[op.outputs[0]] = op
                 users[op] = []
                 # a reference of unknown shape takes a scalar first; the shape () of the older op may be unknown
@@ -230,7 +230,7 @@ class _References:
 
     def _converted(self, op: Operation) -> Operation:
         """Adds the operation in place of a variable, or of an operation that takes references."""
-        if op.type in _VARIABLES:
+        if op.type in VARIABLES:
             attrs = {k: op.attrs[k] for k in ("container", "dtype")}
             attrs |= {"shared_name": op.attrs["shared_name"] or op.name, "shape": op.attrs["shape"]}
             attrs["debug_name"] = BY_REFERENCE

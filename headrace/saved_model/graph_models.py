@@ -29,7 +29,7 @@ from headrace.interchange.meta_graph import import_meta_graph
 from headrace.ir import walk
 from headrace.ir.edit.copying import copy_into
 from headrace.ir.graph import Graph, Operation, Tensor
-from headrace.recover.references import handles_for_references, has_references
+from headrace.recover.references import VARIABLES, handles_for_references, has_references
 from headrace.saved_model.functions import traces_of
 from headrace.saved_model.library import Library
 from headrace.saved_model.objects import LoadedObject
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headrace.pb import MetaGraphDef, VariableDef
 
 _TRAINABLE: Final = "trainable_variables"
-_VARIABLES: Final = ("variables", _TRAINABLE)  # the collections that a model shows
+_COLLECTIONS: Final = ("variables", _TRAINABLE)  # the collections that a model shows
 
 
 def load_graph(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> LoadedObject:
@@ -95,7 +95,7 @@ def listed_variables(meta: MetaGraphDef) -> dict[str, bool]:
     from headrace import pb
 
     out: dict[str, bool] = {}
-    for name in _VARIABLES:
+    for name in _COLLECTIONS:
         for data in meta.collection_def[name].bytes_list.value if name in meta.collection_def else ():
             found: VariableDef = files.read_message(pb.VariableDef, data)
             op = found.variable_name.partition(":")[0]
@@ -195,7 +195,7 @@ def _creates(op: Operation) -> bool:
     """
     if op.inputs or len(op.outputs) != 1:
         return False
-    if op.type in ("VariableV2", "Variable"):
+    if op.type in VARIABLES:
         raise UnimplementedError(
             f"the reference variable '{op.name}' is used by an operation that only references have; load the model "
             "into a session (headrace.v1's tf.saved_model.load), or rebuild it with resource variables"

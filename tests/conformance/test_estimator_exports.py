@@ -63,7 +63,7 @@ for model, labels in models():
     inputs = ours.estimator.inputs.numpy_input_fn
     model.train(inputs(rows, labels, batch_size=8, num_epochs=2, shuffle=False))
     receiver = ours.estimator.export.build_parsing_serving_input_receiver_fn(spec)
-    path = model.export_saved_model(os.path.join(folder, "exports"), receiver, {"deep/words": words}).decode()
+    path = model.export_saved_model(tempfile.mkdtemp(dir=folder), receiver, {"deep/words": words}).decode()
     with open(os.path.join(path, "assets.extra", "deep", "words")) as f:
         assert f.read() == "cat\\ndog\\ncow\\n"
     moved = path + "_moved"
