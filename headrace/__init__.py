@@ -182,8 +182,8 @@ _LATER = {
     "summary": "headrace.api.summary",
     "profile": "headrace.observe.profile:profile",
     "train": "headrace.train",
-    "load": "headrace.train.saving.models:load",
-    "save": "headrace.train.saving.models:save",
+    "load": "headrace.saved_model.models:load",
+    "save": "headrace.saved_model.models:save",
     "saved_model": "headrace.saved_model",
     "cluster": "headrace.dist.launch",
     "breakpoint_page": "headrace.observe.breakpoint_page:breakpoint_page",
@@ -212,7 +212,7 @@ if _typing.TYPE_CHECKING:
     from headrace.observe.watch import watch
     from headrace.observe.recording import record
     from headrace.observe.profile import profile
-    from headrace.train.saving.models import load, save
+    from headrace.saved_model.models import load, save
 
 __version__ = "0.1.0"
 

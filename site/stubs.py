@@ -40,7 +40,7 @@ GROUPS: Final = {
     "Arrays": (
         "api.arrays", "api.gathering", "api.indexing", "api.linalg.", "api.sorting", "api.sparse_tensor", "dtypes",
     ),
-    "Variables and queues": ("api.storage.", "api.variable", "train.saving.models"),
+    "Variables and queues": ("api.storage.", "api.variable", "saved_model.models"),
     "Checks and callbacks": ("api.annotations", "api.debugging", "api.py_func"),
     "Devices and clusters": ("api.collectives", "dist.", "place.", "simulate"),
     "Extensions": ("execute.devices", "extend", "plugins"),

@@ -65,7 +65,7 @@ def decode(value: StructuredValue, depth: int = 0) -> Any:
     if kind == "dict_value":
         return {k: decode(given.fields[k], depth + 1) for k in sorted(given.fields)}
     if kind == "named_tuple_value":
-        return _named_tuple(given.name, [(p.key, decode(p.value, depth + 1)) for p in given.values])
+        return named_tuple(given.name, [(p.key, decode(p.value, depth + 1)) for p in given.values])
     if kind == "tensor_shape_value":
         return decode_shape(given)
     if kind == "tensor_dtype_value":
@@ -80,10 +80,15 @@ def decode(value: StructuredValue, depth: int = 0) -> Any:
     return found
 
 
-def _named_tuple(name: str, fields: list[tuple[str, Any]]) -> Any:
+def named_tuple(name: str, fields: list[tuple[str, Any]]) -> Any:
+    """Returns a named tuple of a new class.
+
+    Raises:
+      GraphError: a name is no identifier, or occurs twice.
+    """
     try:
         kind = collections.namedtuple(name, [key for key, _ in fields])  # type: ignore[misc]
-    except ValueError as e:  # a name that is no identifier, or occurs twice
+    except ValueError as e:
         raise GraphError(f"the named tuple {name!r} of a structured value cannot be made: {e}") from e
     return kind(*[v for _, v in fields])
 

@@ -67,13 +67,13 @@ def encode(value: Any) -> StructuredValue:
     return out
 
 
-def encode_parameters(fn: Callable[..., Any]) -> StructuredValue:
+def encode_parameters(signature: inspect.Signature) -> StructuredValue:
     """Returns the message of a Python function's parameters, a named tuple like `inspect.FullArgSpec`.
 
     Raises:
-      GraphError: a default value cannot be described; or the function does not state its parameters.
+      GraphError: a default value cannot be described.
     """
-    parameters = signature_of(fn).parameters.values()
+    parameters = signature.parameters.values()
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     by_name = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     defaults = [p.default for p in positional if p.default is not p.empty]

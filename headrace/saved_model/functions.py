@@ -158,7 +158,7 @@ class ConcreteFunction:
                     f"the function {self.name!r} takes or returns {where!r}, which headrace cannot pass; call a "
                     "function of tensors, such as a signature of the model"
                 )
-            self._traces = traces_of(self._apply, self._specs, repr(self))
+            self._traces = traces_of(self._apply, self._specs, self.keywords, repr(self))
         return self._traces
 
     def _apply(self, *tensors: Any) -> Any:
@@ -198,7 +198,7 @@ class ConcreteFunction:
         return f"<loaded function {_plain(self.name)!r}: ({shown})>"
 
 
-def traces_of(apply: Callable[..., Any], specs: Sequence[TensorSpec], title: str) -> Traces:
+def traces_of(apply: Callable[..., Any], specs: Sequence[TensorSpec], names: Sequence[str], title: str) -> Traces:
     """Returns the traces of a function of tensors.
 
     The first call outside of graphs compiles it.
@@ -206,9 +206,11 @@ def traces_of(apply: Callable[..., Any], specs: Sequence[TensorSpec], title: str
     Args:
       apply: creates the call in the current graph.
       specs: descriptions of the arguments.
+      names: the names of the arguments.
       title: the description of the function in messages.
     """
     parameters, signature = Parameters(apply), tuple(specs)
+    parameters.names = list(names)
 
     def in_graph(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return apply(*fitted(signature, args, scopes.builder(*args), parameters, title))
@@ -242,6 +244,7 @@ class Function:
     Attributes:
       name: the name in messages.
       concrete_functions: the functions for one signature each.
+      parameters: the parameters of the Python function; None if the file does not have them.
 
     Raises:
       GraphError: the parameters are malformed.
@@ -250,7 +253,7 @@ class Function:
     def __init__(self, name: str, concrete: Sequence[ConcreteFunction], spec: FunctionSpec) -> None:
         self.name = _plain(name)
         self.concrete_functions = list(concrete)
-        self._parameters = parameters_of(spec, name)
+        self.parameters = self.__signature__ = parameters_of(spec, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the function whose signature fits the arguments.
@@ -271,9 +274,9 @@ class Function:
             raise
 
     def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if self._parameters is None:
+        if self.parameters is None:
             return tuple(args), kwargs
-        found = self._parameters.bind(*args, **kwargs)
+        found = self.parameters.bind(*args, **kwargs)
         found.apply_defaults()
         return found.args, found.kwargs
 

@@ -230,7 +230,7 @@ class GraphFunction:
         self.keywords = [s.name or "" for s in specs]
         self.structured_input_signature = ((), dict(zip(self.keywords, self.inputs, strict=True)))
         self.structured_outputs = {k: TensorSpec(t.shape, t.dtype.base, k) for k, t in outputs}
-        self._traces = traces_of(self._apply, specs, repr(self))
+        self._traces = traces_of(self._apply, specs, self.keywords, repr(self))
 
     def _apply(self, *tensors: Any) -> dict[str, Any]:
         given = dict(zip(self._placeholders, tensors, strict=True))

@@ -64,7 +64,7 @@ def load(path: str | os.PathLike[str], tags: str | Iterable[str] | None = None) 
         if meta.object_graph_def.nodes:
             from headrace.saved_model.object_graph import ObjectGraph
 
-            return ObjectGraph(meta, path).root
+            return ObjectGraph(meta, path, saved_model.variables_path(os.fspath(path))).root
         from headrace.saved_model.graph_models import load_graph
 
         return load_graph(meta, path)

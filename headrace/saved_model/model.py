@@ -10,6 +10,7 @@ The message has three views of the same object:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,17 +25,18 @@ from headrace.api.variable import Variable
 from headrace.errors import GraphError, HeadraceError
 from headrace.interchange import saved_model
 from headrace.interchange.object_graphs import OBJECT_GRAPH, VALUE
-from headrace.ir.graph import Tensor
 from headrace.ir.serial.attrs import encode_shape
 from headrace.jit.concrete import ConcreteFunction
 from headrace.jit.function import Function
 from headrace.pb.trackable_object_graph_pb2 import TrackableObjectGraph
 from headrace.saved_model import signatures as signing
 from headrace.saved_model import tables
-from headrace.saved_model.encoding import encode, encode_parameters, signature_of
+from headrace.saved_model.callables import CALLABLES, FUNCTIONS, VARIABLE, Callable, Traced, parameters_of, traces_of
+from headrace.saved_model.encoding import encode, encode_parameters
 from headrace.saved_model.main_graph import MainGraph
+from headrace.saved_model.objects import LoadedObject
 from headrace.saved_model.traces import functions_of, handle_of
-from headrace.saved_model.tree import Root, Tree, children_of
+from headrace.saved_model.tree import LEAVES, Item, Tree, children_of
 
 if TYPE_CHECKING:
     from headrace.pb import FunctionDef
@@ -58,9 +60,11 @@ class Model:
       GraphError, TypeError: see `save`.
     """
 
+    _is_portable = True  # whether TensorFlow can load it
+
     def __init__(self, obj: Any, signatures: Any, tags: Sequence[str]) -> None:
         children, given = _children_of_root(obj, signatures)
-        self._traces: dict[Function, list[ConcreteFunction]] = {}
+        self._traces: dict[Callable, list[Traced]] = {}
         self._names: dict[ConcreteFunction, str] = {}
         self._bound: dict[ConcreteFunction, list[int]] = {}
         self.message = saved_model.new()
@@ -69,8 +73,8 @@ class Model:
         self._objects = self._meta.object_graph_def
         self._main = MainGraph(self._meta)
         signed = {name: self._signed(name, x) for name, x in given.items()}
-        of = None if isinstance(obj, Function) else obj
-        for _, f in Tree(Root(children, of)).leaves(Function):
+        of = None if isinstance(obj, FUNCTIONS) else obj
+        for _, f in Tree(Item(children, of)).leaves(FUNCTIONS):
             self._traces_of(f)
         children, _ = _children_of_root(obj, signatures)  # again, since a first trace makes the variables of layers
         self._tree = self._whole_tree(children, of, signed.values())
@@ -87,21 +91,15 @@ class Model:
 
     # *** traces ***
 
-    def _traces_of(self, f: Function | ConcreteFunction) -> list[ConcreteFunction]:
-        """Returns the traces of a function to be saved, those with equal signatures once."""
-        if isinstance(f, ConcreteFunction):
-            return [f]
-        found = self._traces.get(f)
-        if found is None:
-            if f.input_signature is not None:
-                f.lower(*f.input_signature)
-            by_signature = {encode(_arguments(f, c)).SerializeToString(deterministic=True): c for c in f.traces.all()}
-            found = self._traces[f] = list(by_signature.values())
-        return found
+    def _traces_of(self, f: Callable) -> list[Traced]:
+        """Returns the traces of a function to be saved."""
+        if f not in self._traces:
+            self._traces[f] = traces_of(f)
+        return self._traces[f]
 
-    def _signed(self, name: str, f: Any) -> ConcreteFunction:
+    def _signed(self, name: str, f: Any) -> Traced:
         """Returns the trace of a signature."""
-        if not isinstance(f, (Function, ConcreteFunction)):
+        if not isinstance(f, CALLABLES):
             raise TypeError(
                 f"the signature {name!r} must be a function under hr.jit or one of its traces, got {nest.describe(f)}"
             )
@@ -115,12 +113,12 @@ class Model:
 
     def _whole_tree(self, children: dict[str, Any], of: Any, signed: Any) -> Tree:
         """Returns the tree, with the variables that only functions refer to."""
-        tree = Tree(Root(children, of))
+        tree = Tree(Item(children, of))
         known = {handle_of(v.handle) for _, v in tree.leaves(Variable)}
         known |= {handle_of(t.resource_handle) for _, t in tree.leaves(LookupTable)}
         more: dict[int, Variable] = {}
-        functions = [c for _, f in tree.leaves((Function, ConcreteFunction)) for c in self._traces_of(f)]
-        for concrete in [*functions, *signed]:
+        functions = [trace for _, f in tree.leaves(CALLABLES) for trace in self._traces_of(f)]
+        for concrete in [trace.concrete for trace in (*functions, *signed)]:
             reads = {handle_of(v.handle): v for v in concrete.variables}
             for value in concrete.captured:
                 if value.dtype.base is dtypes.resource and handle_of(value) not in known:
@@ -129,42 +127,46 @@ class Model:
                         more[key] = reads[key] if key in reads else _variable_of(value, concrete)
         if not more:
             return tree
-        return Tree(Root({**children, VARIABLES: [*children.get(VARIABLES, ()), *more.values()]}, of))
+        return Tree(Item({**children, VARIABLES: [*children.get(VARIABLES, ()), *more.values()]}, of))
 
     def _add_functions(self) -> None:
         handles: dict[int, int] = {handle_of(v.handle): i for i, v in self._tree.leaves(Variable)}
         handles |= {handle_of(t.resource_handle): i for i, t in self._tree.leaves(LookupTable)}
         self._handles = handles
         self._constants: dict[int, int] = {}
-        for i, f in self._tree.leaves((Function, ConcreteFunction)):
+        for i, f in self._tree.leaves(CALLABLES):
             node = self._objects.nodes[i]
             traces = self._traces_of(f)
-            if isinstance(f, ConcreteFunction):
-                node.bare_concrete_function.concrete_function_name = self._name_of(f, (tuple(_specs(f)), {}))
-                node.bare_concrete_function.argument_keywords.extend(t.op.name for t in f.arguments)
-                node.bare_concrete_function.allowed_positional_arguments = len(f.arguments)
+            if not isinstance(f, FUNCTIONS):
+                node.bare_concrete_function.concrete_function_name = self._name_of(traces[0])
+                node.bare_concrete_function.argument_keywords.extend(traces[0].keywords)
+                node.bare_concrete_function.allowed_positional_arguments = len(traces[0].keywords)
                 continue
             if not traces:
                 notices.warn(
-                    f"{f.title} was never called and has no input_signature, so it cannot be called in the SavedModel"
+                    f"{_title(f)} was never called and has no input_signature, so it cannot be called when it is loaded"
                 )
-            node.function.function_spec.fullargspec.CopyFrom(encode_parameters(f.python_function))
+            parameters = parameters_of(f)
+            if parameters is not None:
+                node.function.function_spec.fullargspec.CopyFrom(encode_parameters(parameters))
             node.function.function_spec.input_signature.none_value.SetInParent()
-            node.function.concrete_functions.extend(self._name_of(c, _arguments(f, c)) for c in traces)
+            node.function.concrete_functions.extend(map(self._name_of, traces))
         for i, table in self._tree.leaves(LookupTable):
             self._add_table(i, table)
 
-    def _name_of(self, concrete: ConcreteFunction, arguments: Any) -> str:
+    def _name_of(self, trace: Traced) -> str:
         """Adds a trace to the library; returns its name."""
+        concrete = trace.concrete
         name = self._names.get(concrete)
         if name is not None:
             return name
-        name = self._names[concrete] = f"__inference_function_{len(self._names)}"
+        plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in trace.name)
+        name = self._names[concrete] = f"__inference_{plain}_{len(self._names)}"
         try:
-            functions = functions_of(concrete, name)
+            functions = functions_of(concrete, name, self._is_portable)
             results = nest.map_leaves(lambda t: TensorSpec(t.shape, t.dtype.base), concrete.value)
             self._bound[concrete] = [self._node_of(value) for value in concrete.captured]
-            self._add_concrete(functions, self._bound[concrete], arguments, results)
+            self._add_concrete(functions, self._bound[concrete], trace.arguments, results)
         except HeadraceError as e:
             e.add_note(f"while {concrete!r} was saved")
             raise
@@ -205,8 +207,9 @@ class Model:
                 self._main.add_variable(i, node.variable, self._key(i))
             elif isinstance(x, LookupTable):
                 node.resource.SetInParent()
-            elif not isinstance(x, (Function, ConcreteFunction)):
+            elif not isinstance(x, CALLABLES):
                 node.user_object.identifier = _identifier(x)
+                node.user_object.metadata = x.metadata if isinstance(x, Item) else ""
                 node.user_object.version.producer = node.user_object.version.min_consumer = 1
 
     def _add_child(self, parent: int, name: str) -> Any:
@@ -223,18 +226,18 @@ class Model:
         ):
             node = self._add_child(i, name).function
             node.concrete_functions.append(f.signature.name)
-            node.function_spec.fullargspec.CopyFrom(encode_parameters(lambda: None))
+            node.function_spec.fullargspec.CopyFrom(encode_parameters(inspect.Signature()))
             node.function_spec.input_signature.none_value.SetInParent()
             self._add_concrete([f], bound, ((), {}), result)
 
-    def _add_signatures(self, signed: dict[str, ConcreteFunction]) -> None:
+    def _add_signatures(self, signed: dict[str, Traced]) -> None:
         signature_map = len(self._objects.nodes)
         node = self._add_child(0, SIGNATURES)
         node.user_object.identifier = "signature_map"
         node.user_object.version.producer = node.user_object.version.min_consumer = 1
-        for name, concrete in signed.items():
-            inner = self._main.functions[self._name_of(concrete, (tuple(_specs(concrete)), {}))]
-            inputs = {t.op.name: _spec(t) for t in concrete.arguments}
+        for name, trace in signed.items():
+            concrete, inputs = trace.concrete, trace.inputs
+            inner = self._main.functions[self._name_of(trace)]
             outputs = signing.named_results(name, concrete.value)
             positions = {k: i for k, (i, _) in outputs.items()}
             wrapper = signing.wrapper(f"__inference_signature_wrapper_{name}", inner, list(inputs), positions)
@@ -249,6 +252,7 @@ class Model:
     # *** the checkpoint ***
 
     def _key(self, i: int) -> str:
+        """Returns the key of the value of a node."""
         return f"{self._tree.paths[i]}/.ATTRIBUTES/{VALUE}"
 
     def _checkpoint(self) -> dict[str, Any]:
@@ -258,31 +262,46 @@ class Model:
             node = graph.nodes.add()
             node.children.extend(saved.children)
             node.has_checkpoint_values.value = True
-            if saved.HasField("variable"):
+            x = self._tree.nodes[i] if i < len(self._tree.nodes) else None
+            value = x.numpy() if isinstance(x, Variable) else x.value if isinstance(x, Item) else None
+            if value is not None:
                 node.attributes.add(name=VALUE, full_name=saved.variable.name, checkpoint_key=self._key(i))
-                values[self._key(i)] = self._tree.nodes[i].numpy()
+                values[self._key(i)] = value
         values[OBJECT_GRAPH] = np.array(graph.SerializeToString(deterministic=True), object)
         return values
 
 
 def _identifier(x: Any) -> str:
+    if isinstance(x, Item):
+        return x.identifier
     if isinstance(x, (list, tuple)):
         return "trackable_list_wrapper"
     return "trackable_dict_wrapper" if isinstance(x, Mapping) else "_generic_user_object"
 
 
+def _title(f: Any) -> str:
+    return f.title if isinstance(f, Function) else repr(f)
+
+
 def _children_of_root(obj: Any, signatures: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the children of the root, and the signatures by name."""
-    if isinstance(obj, (list, tuple, Variable, LookupTable, ConcreteFunction)) or not (
-        isinstance(obj, (Function, Mapping)) or hasattr(obj, "__dict__")
+    if isinstance(obj, Item):
+        return obj.children, {}
+    is_function = isinstance(obj, FUNCTIONS)
+    if (isinstance(obj, (list, tuple, *LEAVES)) and not is_function) or not (
+        isinstance(obj, Mapping) or hasattr(obj, "__dict__")
     ):
         raise TypeError(
             "hr.saved_model.save takes a function under hr.jit, a layer, a dict with text keys or an object with "
             f"attributes, got {nest.describe(obj)}; a dict gives names to its values: {{'value': ...}}"
         )
-    children = {CALL: obj} if isinstance(obj, Function) else children_of(obj)
+    children = {CALL: obj} if is_function else children_of(obj)
     if isinstance(obj, Mapping) and len(children) < len(obj):
         raise TypeError("the keys of a dict that is saved must be text")
+    if signatures is None and isinstance(obj, LoadedObject) and isinstance(children.get(SIGNATURES), dict):
+        signatures = children[SIGNATURES]
+    if isinstance(obj, LoadedObject):
+        children = {name: x for name, x in children.items() if name != SIGNATURES}
     if signatures is None:
         default = signing.default_of(children)
         given = {} if default is None else {signing.DEFAULT: default}
@@ -296,27 +315,12 @@ def _children_of_root(obj: Any, signatures: Any) -> tuple[dict[str, Any], dict[s
     return children, given
 
 
-def _arguments(f: Function, concrete: ConcreteFunction) -> Any:
-    """Returns the arguments of a trace in TensorFlow's canonical form: with defaults, tensors as TensorSpecs."""
-    args, kwargs = concrete.given
-    bound = signature_of(f.python_function).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return nest.map_leaves(lambda x: _spec(x) if isinstance(x, Tensor) else x, (bound.args, bound.kwargs))
-
-
-def _spec(t: Tensor) -> TensorSpec:
-    return TensorSpec(t.shape, t.dtype.base, t.op.name)
-
-
-def _specs(concrete: ConcreteFunction) -> list[TensorSpec]:
-    return [_spec(t) for t in concrete.arguments]
-
-
 def _variable_of(handle: Any, concrete: ConcreteFunction) -> Variable:
     """Returns a variable object for the captured handle of a variable that is not trainable."""
-    if handle.numpy().kind != "Variable":
+    if handle.numpy().kind != VARIABLE:
         raise GraphError(
-            f"{concrete!r} uses a table or another resource that is not below the saved object; make it an attribute"
+            f"{concrete!r} uses a table or another resource that is not below the saved object; make it an attribute "
+            "(a table of a loaded model cannot be saved again)"
         )
     with scopes.outside():
         found: Variable = Variable.of_handle(handle, trainable=False)

@@ -1,7 +1,8 @@
-"""The objects of a SavedModel of TensorFlow 2, made from its `SavedObjectGraph`.
+"""The objects of a SavedModel of TensorFlow 2, or of a model of `hr.save`, made from its `SavedObjectGraph`.
 
 A node of the graph is an object with a kind and named children. The graph has cycles, so objects are made in two
-passes: each without its children, then the children are set. Only tuples need their items first.
+passes: each without its children, then the children are set. Only tuples need their items first, and optimizers are
+initialized last.
 
 Nodes of tables have three functions: `_create_resource` makes the table, `_initialize` fills it, and
 `_destroy_resource` is not needed, since a handle keeps its table alive. Contents that change are in the checkpoint, and
@@ -25,25 +26,22 @@ from headrace.errors import DataLossError, GraphError
 from headrace.interchange import saved_model
 from headrace.ir.attr_values import BadTensor
 from headrace.ir.serial.attrs import decode_dtype, decode_shape, decode_tensor
+from headrace.saved_model import kinds
 from headrace.saved_model.custom_gradients import register_gradients
 from headrace.saved_model.functions import ConcreteFunction, Function, Unbound
 from headrace.saved_model.library import Library
-from headrace.saved_model.objects import Asset, CallableObject, LoadedObject, Resource
+from headrace.saved_model.objects import Asset, CallableObject, LoadedLayer, LoadedObject, Resource, Unsaved
 from headrace.saved_model.resources import run_function
 from headrace.saved_model.values import Values
+from headrace.train.constructed import Constructed
 
 if TYPE_CHECKING:
     from headrace.pb import MetaGraphDef
     from headrace.pb.saved_object_graph_pb2 import SavedFunction, SavedObject
 
 SIGNATURES: Final = "signatures"
-_CALL: Final = "__call__"
-_CONTAINERS: Final[dict[str, type]] = {
-    "trackable_list_wrapper": list,
-    "trackable_dict_wrapper": dict,
-    "trackable_tuple_wrapper": tuple,
-    "signature_map": dict,
-}
+_CONTAINERS: Final[dict[str, type]] = {kinds.LIST: list, kinds.DICT: dict, "signature_map": dict}
+_LATER: Final = object()  # in the place of a tuple, which needs its items first
 
 
 class ObjectGraph:
@@ -51,7 +49,8 @@ class ObjectGraph:
 
     Args:
       meta: the MetaGraph.
-      folder: the folder of the SavedModel.
+      folder: the folder of the assets.
+      prefix: the prefix of the checkpoint.
 
     Attributes:
       root: the object that was saved.
@@ -61,13 +60,13 @@ class ObjectGraph:
       DataLossError: a value is missing or damaged.
     """
 
-    def __init__(self, meta: MetaGraphDef, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, meta: MetaGraphDef, folder: str | os.PathLike[str], prefix: str) -> None:
         self._meta = meta
         self._folder = folder
         self._saved = meta.object_graph_def
         self._check_numbers()
         self._library = Library(meta.graph_def.library)
-        self._values = Values(folder, self._saved)
+        self._values = Values(prefix, self._saved)
         self._asset_paths: list[str] | None = None
         self._constants: dict[str, Any] | None = None
         self._concrete: dict[str, ConcreteFunction] = {}
@@ -77,6 +76,8 @@ class ObjectGraph:
         self._make_tuples()
         for i in range(len(self._made)):
             self._set_children(i)
+        for i in range(len(self._made)):
+            self._construct(i)
         self._make_resources()
         self._bind()
         register_gradients(self._library, self._concrete, self._saved)
@@ -115,7 +116,7 @@ class ObjectGraph:
     # *** objects ***
 
     def _make(self, i: int, node: SavedObject) -> Any:
-        """Returns the object of a node without its children; None for a tuple."""
+        """Returns the object of a node without its children; `_LATER` for a tuple."""
         kind = node.WhichOneof("kind")
         if kind == "variable":
             return self._variable(i, node)
@@ -134,13 +135,30 @@ class ObjectGraph:
                 f"a function of the SavedModel captures {node.captured_tensor.name!r}, an intermediate value of "
                 f"{node.captured_tensor.concrete_function!r}; only the gradient of that function can use it"
             )
-        container = _CONTAINERS.get(node.user_object.identifier) if kind == "user_object" else None
-        if container is not None:
-            return None if container is tuple else container()
+        if kind == "user_object":
+            return self._user_object(i, node.user_object.identifier, node.user_object.metadata)
+        return self._object(i)
+
+    def _user_object(self, i: int, identifier: str, metadata: str) -> Any:
+        if identifier in _CONTAINERS:
+            return _CONTAINERS[identifier]()
+        if identifier == kinds.TUPLE:
+            return _LATER
+        if identifier == kinds.VALUE:
+            return kinds.decode_value(metadata)
+        if identifier == kinds.ARRAY:
+            return kinds.decode_array(metadata, self._values.variable(i, f"node {i}"))
+        if identifier == kinds.LAYER:
+            return kinds.new_layer(metadata)
+        if identifier == kinds.CONSTRUCTED:
+            return kinds.new_constructed(metadata)
+        return Unsaved(kinds.decode_json(metadata, str)) if identifier == kinds.UNSAVED else self._object(i)
+
+    def _object(self, i: int) -> Any:
         named = self._named(i)
         if "_create_resource" in named:
             return Resource()
-        return CallableObject() if _CALL in named else LoadedObject()
+        return CallableObject() if kinds.CALL in named else LoadedObject()
 
     def _variable(self, i: int, node: SavedObject) -> Variable:
         saved = node.variable
@@ -199,15 +217,15 @@ class ObjectGraph:
         Raises:
           GraphError: a tuple contains itself.
         """
-        todo = [i for i, x in enumerate(self._made) if x is None]
+        todo = [i for i, x in enumerate(self._made) if x is _LATER]
         while todo:
             rest = []
             for i in todo:
                 items = [self._made[n] for n in self._items(i)]
-                if any(x is None for x in items):
+                if any(x is _LATER for x in items):
                     rest.append(i)
                 else:
-                    self._made[i] = tuple(items)
+                    self._made[i] = kinds.new_tuple(self._saved.nodes[i].user_object.metadata, items)
             if len(rest) == len(todo):
                 raise GraphError(f"node {rest[0]} of the SavedModel's objects is a tuple that contains itself")
             todo = rest
@@ -225,10 +243,18 @@ class ObjectGraph:
         if isinstance(x, list):
             x += [self._made[n] for n in self._items(i)]
         elif isinstance(x, dict):
-            x.update({name: self._made[n] for name, n in self._named(i).items()})
+            named = self._named(i)
+            for key, name in kinds.decode_keys(self._saved.nodes[i].user_object.metadata, named):
+                x[key] = self._made[named[name]]
         elif isinstance(x, LoadedObject):
             for name, n in self._named(i).items():
                 vars(x)[name] = self._made[n]
+        elif isinstance(x, LoadedLayer):
+            kinds.set_parts(x, {name: self._made[n] for name, n in self._named(i).items()})
+
+    def _construct(self, i: int) -> None:
+        if isinstance(self._made[i], Constructed):
+            kinds.construct(self._made[i], {name: self._made[n] for name, n in self._named(i).items()})
 
     # *** resources and bound inputs ***
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from headrace.api.layers.base import Layer
 from headrace.api.variable import Variable
+from headrace.errors import GraphError
 
 
 class LoadedObject:
-    """Object of a loaded SavedModel: its children in the file are its attributes.
+    """Object of a loaded model: its children in the file are its attributes.
 
     Children are further objects, variables, functions, lists, tuples, dicts, tables and constants. The classes and
     methods of the program that saved the model are not in the file, except for the functions that it saved.
@@ -36,7 +39,7 @@ class LoadedObject:
         )
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of a SavedModel: {', '.join(sorted(vars(self))) or 'no children'}>"
+        return f"<{type(self).__name__}: {', '.join(sorted(vars(self))) or 'no children'}>"
 
 
 class CallableObject(LoadedObject):
@@ -45,6 +48,64 @@ class CallableObject(LoadedObject):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the saved function."""
         return vars(self)["__call__"](*args, **kwargs)
+
+
+class LoadedLayer(Layer):
+    """Layer of a model of `hr.save`.
+
+    A call runs the saved trace for its arguments. Variables, losses of variables, and layers inside are those of the
+    saved layer, so it is trained, frozen and put into other layers like any layer.
+
+    Attributes:
+      call: the saved function, or None if the layer was saved before its first call.
+
+    Source: Keras's layers of a loaded SavedModel.
+
+    Example: see `hr.load`.
+    """
+
+    call: Any = None
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls the saved function.
+
+        Raises:
+          SignatureError: no trace fits the arguments.
+          GraphError: the layer was saved before its first call.
+        """
+        if self.call is None:
+            raise GraphError(f"the layer {self.name!r} was saved before its first call, so the file has no function")
+        return super().__call__(inputs, *args, **kwargs)
+
+    def _copied(self, instead: Mapping[int, Any]) -> Any:
+        if any(id(v) in instead for v in self.variables):
+            raise GraphError(
+                f"the loaded layer {self.name!r} computes with its own variables: with_values has no effect on a saved "
+                "trace; differentiate by the variables"
+            )
+        return super()._copied(instead)
+
+
+class Unsaved:
+    """Object that a file does not contain.
+
+    Args:
+      title: the description of the object.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises an error.
+
+        Raises:
+          GraphError: always.
+        """
+        raise GraphError(f"{self.title} is not in the file that was loaded, which has functions under hr.jit only")
+
+    def __repr__(self) -> str:
+        return f"<not in the file: {self.title}>"
 
 
 class Asset:
@@ -88,6 +149,8 @@ def variables_below(root: Any) -> list[Variable]:
             todo += x.values()
         elif isinstance(x, (list, tuple)):
             todo += x
+        elif isinstance(x, Layer):
+            todo += x.variables
         elif isinstance(x, LoadedObject):
             todo += vars(x).values()
     return found

@@ -2,13 +2,13 @@
 
 The graph of a trace becomes a function: its arguments and captured tensors are the parameters, and its results and
 effects the results. The functions that it calls, and the bodies of its conditionals and loops, become functions too.
-All are written with TensorFlow's operations only (`interchange.portable`). Each trace has a library of its own, so the
-names get the prefix of the trace.
+In a SavedModel all are written with TensorFlow's operations only (`interchange.portable`). Each trace has a library of
+its own, so the names get the prefix of the trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import pb
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from headrace.pb import FunctionDef
 
 
-def functions_of(concrete: ConcreteFunction, name: str) -> list[FunctionDef]:
+def functions_of(concrete: ConcreteFunction, name: str, portable: bool = True) -> list[FunctionDef]:
     """Returns the function of a trace, and the functions that it calls.
 
     Args:
       concrete: the trace.
       name: the name, which is also the prefix of the other names.
+      portable: whether the functions are for TensorFlow too.
 
     Raises:
       GraphError: an operation without a counterpart in TensorFlow, a recursive function, or a call of Python code.
@@ -51,15 +52,16 @@ def functions_of(concrete: ConcreteFunction, name: str) -> list[FunctionDef]:
         copies = {**instead, **copy_into(graph, walk.in_order(needed), moved, instead)}
         graph.set_results([moved[t] for t in concrete.outputs], [copies[op] for op in concrete.effects], True)
 
-    return written(name, fill)
+    return written(name, fill, portable)
 
 
-def written(name: str, fill: Callable[[FuncGraph], None]) -> list[FunctionDef]:
+def written(name: str, fill: Callable[[FuncGraph], None], portable: bool = True) -> list[FunctionDef]:
     """Returns a new function and the functions that it calls.
 
     Args:
       name: the name, which is also the prefix of the other names.
       fill: adds parameters, operations and results to the function's graph.
+      portable: see `functions_of`.
     """
     home = Graph()
     graph = home.functions[name] = FuncGraph(name, home)
@@ -68,9 +70,14 @@ def written(name: str, fill: Callable[[FuncGraph], None]) -> list[FunctionDef]:
     inputs = [b.make("Placeholder", (), {"dtype": p.dtype.base, "shape": p.static_shape}) for p in graph.params]
     attrs = {"f": Func(name), "Tout": tuple(t.dtype.base for t in graph.results)}
     b.make("StatefulPartitionedCall", (inputs,), attrs)  # a call, so that calls of recursive functions are found
-    made = add_counters(home.as_graph_def().library.function)
+    made: Sequence[FunctionDef] = home.as_graph_def(portable=portable).library.function
+    if portable:
+        made = add_counters(made)
+    made = sorted(made, key=lambda f: f.signature.name != name)  # after functions of a file otherwise
     for node in (node for f in made for node in f.node_def if node.op in OF_ONE_PROCESS):
-        raise GraphError(f"'{node.name}' ({node.op}) calls a Python function of this process; a SavedModel has none")
+        raise GraphError(
+            f"'{node.name}' ({node.op}) calls a Python function of this process, which no file can contain"
+        )
     _rename(made, {f.signature.name: f"{name}_{f.signature.name}" for f in made if f.signature.name != name})
     return made
 

@@ -9,40 +9,53 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
+
+import numpy as np
 
 from headrace.api.layers.base import Layer
 from headrace.api.storage.lookup import LookupTable, StaticVocabularyTable
 from headrace.api.variable import Variable
 from headrace.errors import GraphError
 from headrace.interchange.object_graphs import escaped
-from headrace.jit.concrete import ConcreteFunction
 from headrace.jit.function import Function
+from headrace.saved_model.callables import CALLABLES
+from headrace.saved_model.objects import LoadedLayer, LoadedObject, Resource
 
-Leaf: TypeAlias = "Variable | Function | ConcreteFunction | LookupTable"
-LEAVES: Final = (Variable, Function, ConcreteFunction, LookupTable)
+LEAVES: Final = (Variable, LookupTable, *CALLABLES)
 
 _FOREIGN: Final = sys.stdlib_module_names | {"numpy", "headrace", "google", "tensorflow"}
 
 
-class Root:
-    """Object with given children, for the root of a SavedModel.
+class Item:
+    """Object with given children: the root of a SavedModel, or an object of a model of `hr.save`.
 
     Args:
       children: the children by name.
       of: the object that the root stands for, to which objects below it may refer; None: none.
+      identifier: the kind of the object in the file.
+      metadata: a text with the rest of its description.
+      value: the array whose value is in the checkpoint, or None.
     """
 
-    def __init__(self, children: Mapping[str, Any], of: Any = None) -> None:
+    def __init__(
+        self,
+        children: Mapping[str, Any],
+        of: Any = None,
+        identifier: str = "_generic_user_object",
+        metadata: str = "",
+        value: np.ndarray | None = None,
+    ) -> None:
         self.children = dict(children)
         self.of = of
+        self.identifier, self.metadata, self.value = identifier, metadata, value
 
 
 class Tree:
     """Objects below a root by number, breadth first.
 
     Args:
-      root: the root, a `Root`.
+      root: the root, an `Item`.
 
     Attributes:
       nodes: the objects.
@@ -53,7 +66,7 @@ class Tree:
       GraphError: a variable belongs to a graph.
     """
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Item) -> None:
         self.nodes: list[Any] = []
         self.children: list[dict[str, int]] = []
         self.paths: list[str] = []
@@ -66,12 +79,12 @@ class Tree:
                 )
 
     def _keep_needed(self, nodes: list[Any], children: list[dict[str, int]]) -> None:
-        """Keeps the objects that are leaves or have leaves below them."""
+        """Keeps the items, and the objects that are leaves or have leaves below them."""
         parents: list[list[int]] = [[] for _ in nodes]
         for i, named in enumerate(children):
             for number in named.values():
                 parents[number].append(i)
-        todo = [i for i, x in enumerate(nodes) if isinstance(x, LEAVES)]
+        todo = [i for i, x in enumerate(nodes) if isinstance(x, (Item, *LEAVES))]
         needed = {0, *todo}
         while todo:
             more = [p for p in parents[todo.pop()] if p not in needed]
@@ -94,7 +107,7 @@ class Tree:
         return ((i, x) for i, x in enumerate(self.nodes) if isinstance(x, kind))
 
 
-def _reached(root: Root) -> tuple[list[Any], list[dict[str, int]]]:
+def _reached(root: Item) -> tuple[list[Any], list[dict[str, int]]]:
     """Returns all objects below the root, breadth first, and their children."""
     nodes: list[Any] = [root]
     children: list[dict[str, int]] = []
@@ -103,7 +116,7 @@ def _reached(root: Root) -> tuple[list[Any], list[dict[str, int]]]:
         named: dict[str, int] = {}
         for name, x in children_of(nodes[len(children)]).items():
             x = x._table if isinstance(x, StaticVocabularyTable) else x
-            if not _is_node(x):
+            if not is_node(x):
                 continue
             if id(x) not in numbers:
                 numbers[id(x)] = len(nodes)
@@ -113,15 +126,18 @@ def _reached(root: Root) -> tuple[list[Any], list[dict[str, int]]]:
     return nodes, children
 
 
-def _is_node(x: Any) -> bool:
-    if isinstance(x, (*LEAVES, Layer, list, tuple, Mapping)):
+def is_node(x: Any) -> bool:
+    """Whether an object may have children: a container, a layer, or an object of a class of the program."""
+    if isinstance(x, Resource):
+        return False
+    if isinstance(x, (*LEAVES, Item, Layer, LoadedObject, list, tuple, Mapping)):
         return True
     return type(x).__module__.partition(".")[0] not in _FOREIGN and not isinstance(x, type) and hasattr(x, "__dict__")
 
 
 def children_of(x: Any) -> dict[str, Any]:
     """Returns the candidates for children of an object by name."""
-    if isinstance(x, Root):
+    if isinstance(x, Item):
         return x.children
     if isinstance(x, LEAVES):
         return {}
@@ -132,6 +148,8 @@ def children_of(x: Any) -> dict[str, Any]:
     found = {k: v for k, v in vars(x).items() if not (isinstance(x, Layer) and k.startswith("_"))}
     for kind in reversed(type(x).__mro__):
         found |= {k: getattr(x, k) for k, v in vars(kind).items() if isinstance(v, Function)}
+    if isinstance(x, LoadedLayer):
+        found["__call__"] = found.pop("call", None)
     if isinstance(x, Layer):
         found["variables"] = list(x.variables)
         found["trainable_variables"] = list(x.trainable_variables)

@@ -8,14 +8,12 @@ Source: TensorFlow's `tf.train.Checkpoint`, with which `tf.saved_model.load` res
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace.errors import DataLossError
 from headrace.files import checkpoints
-from headrace.interchange import saved_model
 from headrace.interchange.object_graphs import OBJECT_GRAPH, VALUE, read_graph
 
 if TYPE_CHECKING:
@@ -26,15 +24,15 @@ class Values:
     """Values of the objects of a SavedModel.
 
     Args:
-      folder: the folder of the SavedModel.
-      objects: its object graph, whose numbers of nodes are valid.
+      prefix: the prefix of the checkpoint, which may be missing if there are no values.
+      objects: the object graph, whose numbers of nodes are valid.
 
     Raises:
       DataLossError: the checkpoint is damaged.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], objects: SavedObjectGraph) -> None:
-        self._prefix = saved_model.variables_path(os.fspath(folder))
+    def __init__(self, prefix: str, objects: SavedObjectGraph) -> None:
+        self._prefix = prefix
         self._reader: checkpoints.Reader | None = None
         self._keys: dict[int, dict[str, str]] = {}  # number of a node -> kind of a value -> key
         if checkpoints.exists(self._prefix):

@@ -16,9 +16,10 @@ import numpy as np
 
 from headrace.api import gathering, math, random, scopes
 from headrace.ir.builder import Builder
+from headrace.train.constructed import Constructed
 
 
-class Schedule:
+class Schedule(Constructed):
     """Base class of learning rates that depend on the step. Subclasses define `rate`.
 
     Args:

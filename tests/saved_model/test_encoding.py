@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import inspect
 
 import pytest
 
@@ -30,7 +31,7 @@ def test_other_objects_are_errors(value: object) -> None:
 def test_parameters_have_their_defaults() -> None:
     def f(a: int, b: int = 2, *rest: int, c: int, d: int = 4, **more: int) -> None: ...
 
-    fields = {p.key: p.value for p in encode_parameters(f).named_tuple_value.values}
+    fields = {p.key: p.value for p in encode_parameters(inspect.signature(f)).named_tuple_value.values}
     assert [v.string_value for v in fields["args"].list_value.values] == ["a", "b"]
     assert fields["varargs"].string_value == "rest"
     assert fields["varkw"].string_value == "more"

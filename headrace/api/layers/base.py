@@ -30,8 +30,9 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, nest, shapes
-from headrace.api import arrays, initializers, math, scopes, tensors
+from headrace.api import arrays, initializers, math, scopes, tensors, tracing
 from headrace.api.partitioned import parts_of
+from headrace.api.tensor_spec import TensorSpec
 from headrace.api.variable import Variable
 from headrace.errors import ShapeError
 from headrace.ir.builder import Builder
@@ -106,6 +107,7 @@ class Layer:
         self._is_outside = False  # whether the variables are outside of graphs
         self._stands_in: tuple[Any, str] | None = None  # the root graph and the name scope of the first call
         self._names_inside: dict[str, int] = {}
+        self._first_call: tuple[Any, Any] | None = None
 
     # *** for classes of layers ***
 
@@ -215,6 +217,12 @@ class Layer:
         with self._entered(inputs):
             return self._run(inputs, args, kwargs)
 
+    def _note_call(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keeps the descriptions of the first call's arguments, for `hr.save`."""
+        if self._first_call is None:
+            given = (self._tensors(inputs), *args), kwargs
+            self._first_call = nest.map_leaves(_described, given)
+
     @contextlib.contextmanager
     def _entered(self, inputs: Any) -> Iterator[None]:
         """Enters the name scope in which the layer is built and called."""
@@ -237,6 +245,8 @@ class Layer:
 
     def _run(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inputs = self._tensors(inputs)
+        if self._first_call is None:
+            self._note_call(inputs, args, kwargs)
         if not self.built:
             self._build(inputs)
         outputs = self.call(inputs, *args, **kwargs)
@@ -413,6 +423,11 @@ def _root(graph: Any) -> Any:
     while graph is not None and graph.outer is not None:
         graph = graph.outer
     return graph
+
+
+def _described(x: Any) -> Any:
+    """Returns the description of a tensor; other objects are unchanged."""
+    return TensorSpec(x.shape, x.dtype) if tracing.is_tensor_argument(x) else x
 
 
 def _is_plain(x: Any) -> bool:

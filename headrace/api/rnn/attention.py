@@ -186,6 +186,7 @@ class MultiHeadAttention(Layer):
         """
         if not args:
             raise TypeError(f"'{self.name}' is called with queries and values, and keys if they are others")
+        self._note_call(inputs, args, kwargs)
         value, key, *rest = (*args, None) if len(args) == 1 else args
         return super().__call__([inputs, value, value if key is None else key], *rest, **kwargs)
 

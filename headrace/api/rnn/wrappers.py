@@ -158,6 +158,7 @@ class _Wrapper(RNNCell):
 
     def __call__(self, inputs: Any, state: Any, *args: Any, **kwargs: Any) -> Any:
         """Runs a step of the wrapped cell with the change that the wrapper makes."""
+        self._note_call(inputs, (state, *args), kwargs)
         return self.call(inputs, state, *args, **kwargs)
 
 

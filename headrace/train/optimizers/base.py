@@ -398,6 +398,19 @@ class Optimizer(Functional):
         here = [v for v in found if not isinstance(b, Builder) or v.graph is root_of(b.graph)]
         return sorted(here, key=lambda v: v.name)
 
+    def kept_variables(self) -> tuple[dict[str, list[tuple[Any, Any]]], dict[str, Any]]:
+        """Returns pairs of a variable and its slot, by name of the slot, and the counters by name, for `hr.save`."""
+        slots = {name: list(kept.values()) for name, kept in self._slots.items()}
+        return slots, {key: v for (key, _), (_, v) in self._counters.items()}
+
+    def set_variables(self, slots: Mapping[str, Sequence[tuple[Any, Any]]], counters: Mapping[str, Any]) -> None:
+        """Sets slots and counters outside of graphs, as `kept_variables` returns them."""
+        for v in (*nest.flatten(slots), *counters.values()):
+            if not isinstance(v, Variable):
+                raise TypeError(f"{v!r} is no variable")
+        self._slots = {name: {id(v.handle): (v, slot) for v, slot in kept} for name, kept in slots.items()}
+        self._counters = {(name, id(None)): (None, v) for name, v in counters.items()}
+
     def _make_all(self, variables: Sequence[Any]) -> None:
         """Creates the slots and counters that do not exist yet."""
         first = min(variables, key=lambda v: v.name)

@@ -22,6 +22,7 @@ import numpy as np
 from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.ops.training.optimizers import RULES
+from headrace.train.constructed import Constructed
 from headrace.train.optimizers import tensors
 from headrace.train.schedules import Schedule
 
@@ -52,7 +53,7 @@ class Slot(NamedTuple):
     suffix: str | None = None
 
 
-class Rule:
+class Rule(Constructed):
     """Part of an optimizer that subclasses define: slots, counters, hyperparameters and formula.
 
     Args:
