@@ -89,12 +89,23 @@ def read(folder: str | os.PathLike[str]) -> SavedModel:
     path = os.path.join(folder, found[0])
     if found[0] == SPLIT:
         raise UnimplementedError(f"{path}: split messages are not read; save the model with less than 2 GiB of graphs")
-    data = local.whole(path)
+    return parsed(local.whole(path), path, is_text=found[0] == TEXT)
+
+
+def parsed(data: bytes, path: str, is_text: bool = False) -> SavedModel:
+    """Returns the message in a file.
+
+    Args:
+      data: the contents of the file.
+      path: the path, for messages.
+      is_text: whether it is protobuf's text form.
+
+    Raises:
+      GraphError: the file contains no such message, or one of another version.
+    """
     try:
         out: SavedModel = (
-            files.read_message(pb.SavedModel, data)
-            if found[0] == BINARY
-            else files.parse_text(pb.SavedModel, data.decode())
+            files.parse_text(pb.SavedModel, data.decode()) if is_text else files.read_message(pb.SavedModel, data)
         )
     except (GraphError, UnicodeDecodeError) as e:
         raise GraphError(f"Cannot parse file {path}: {e}") from e

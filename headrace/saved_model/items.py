@@ -103,6 +103,10 @@ class Items:
         elif kinds.CLASSES.get(type(x).__name__) is type(x) and self._describe_constructed(item, x, path):
             pass
         elif isinstance(x, Optimizer) or (not (is_node(x) or isinstance(x, Constructed)) and hasattr(x, "variables")):
+            if isinstance(x, Optimizer) and type(x) not in kinds.CLASSES.values():
+                notices.warn(
+                    f"{path} is {_title(x)}, no optimizer of headrace: hr.load(path) returns its variables only"
+                )
             self._add_attributes(item, {"variables": variables_in(x)}, path)
         elif is_node(x) and not isinstance(x, (Constructed, Unsaved)):
             own = {"variables": variables_in(x)} if hasattr(x, "variables") and not isinstance(x, LoadedObject) else {}
@@ -163,9 +167,9 @@ class Items:
 
 
 def _leave_out_stateless(root: Any) -> None:
-    """Removes the objects with attributes that have no variable, function or table below.
+    """Removes the attributes that are objects with attributes, and have no variable, function or table below.
 
-    An object of the program may lead to anything: loggers, tables of other packages.
+    Such an object may lead to anything: the state of a program, tables of other packages.
     """
     found = [root]
     seen = {id(root)}
@@ -183,12 +187,12 @@ def _leave_out_stateless(root: Any) -> None:
         needed.update(map(id, more))
         todo += more
     for x in found:
-        if isinstance(x, Item):
-            x.children = {k: v for k, v in x.children.items() if id(v) in needed or not _is_object(v)}
-
-
-def _is_object(x: Any) -> bool:
-    return isinstance(x, Item) and x.identifier == kinds.OBJECT
+        if isinstance(x, Item) and x.identifier in (kinds.OBJECT, kinds.LAYER):
+            x.children = {
+                k: v
+                for k, v in x.children.items()
+                if id(v) in needed or not (isinstance(v, Item) and v.identifier == kinds.OBJECT)
+            }
 
 
 def _title(x: Any) -> str:
@@ -286,28 +290,41 @@ def _variants(layer: Layer, call: Callable[..., Any]) -> Iterator[tuple[Any, dic
 # *** variables ***
 
 
+@nest.bounded
 def variables_in(model: Any) -> list[Variable]:
     """Returns the different variables of a model, in their order.
 
     Raises:
       TypeError: a part of the model has no variables by its kind.
+      GraphError: the model has functions, and variables of a graph.
+      ValueError: the model is nested too deeply.
     """
     found: dict[int, Variable] = {}
-    for v, is_captured in _walk(model, "the model", set(), False):
-        key = id(v) if v.graph is not None else handle_of(v.handle)
-        if not is_captured or key not in found:  # a function may know another object of the same variable
-            found[key] = v
+    functions: list[Any] = []
+    for v, f in _walk(model, "the model", set(), False):
+        functions += [] if f is None else [f]
+        if v is not None:
+            key = id(v) if v.graph is not None else handle_of(v.handle)
+            if f is None or key not in found:  # a function may know another object of the same variable
+                found[key] = v
+    of_graph = next((v for v in found.values() if v.graph is not None), None)
+    if of_graph is not None and functions:
+        raise GraphError(
+            f"the variable {of_graph.name!r} belongs to a graph, and {functions[0]!r} uses variables outside of "
+            "graphs; save the variables of the graph by themselves"
+        )
     return list(found.values())
 
 
-def _walk(x: Any, path: str, seen: set[int], is_within: bool) -> Iterator[tuple[Variable, bool]]:
-    """Yields the variables of a model, and whether a function captures them."""
+def _walk(x: Any, path: str, seen: set[int], is_within: bool) -> Iterator[tuple[Variable | None, Any]]:
+    """Yields the variables of a model with the function that captures them or None, and the functions with None."""
     if isinstance(x, Variable):
-        yield x, False
+        yield x, None
         return
     if isinstance(x, CALLABLES):
+        yield None, x
         for trace in traces_of(x):
-            yield from ((v, True) for v in variables_of(trace.concrete))
+            yield from ((v, x) for v in variables_of(trace.concrete))
         return
     if isinstance(x, LEAVES) or kinds.encode_value(x) is not None or kinds.array_of(x) or id(x) in seen:
         return

@@ -14,13 +14,13 @@ from typing import Any, Final, TypeVar, overload
 
 import numpy as np
 
-from headrace import pb, shapes, tracebacks
+from headrace import shapes, tracebacks
 from headrace.api import scopes
 from headrace.api.tensor_spec import TensorSpec
 from headrace.api.variable import Variable
 from headrace.errors import DataLossError, GraphError, InvalidArgumentError, UnimplementedError
 from headrace.files import checkpoints, commit
-from headrace.interchange import files
+from headrace.interchange import saved_model
 from headrace.interchange.object_graphs import OBJECT_GRAPH
 from headrace.jit.function import Function
 from headrace.saved_model import functions as loaded
@@ -90,7 +90,7 @@ def save(path: str | os.PathLike[str], model: Any, session: Any = None) -> str:
     """
     prefix = os.fspath(path)
     variables = variables_in(model)
-    if session is not None or any(v.graph is not None for v in variables):
+    if any(v.graph is not None for v in variables):
         if not variables:
             raise InvalidArgumentError(_NOTHING)
         taken = set(_RESERVED)
@@ -290,7 +290,10 @@ def _old_variables(reader: checkpoints.Reader) -> tuple[list[str], list[np.ndarr
 def _model_in(reader: checkpoints.Reader) -> Any:
     """Returns the model that a file describes."""
     _check_version(reader)
-    message = files.read_message(pb.SavedModel, np.asarray(reader.read(MESSAGE_KEY), object).item())
+    data = np.asarray(reader.read(MESSAGE_KEY), object)
+    if data.shape or not isinstance(data.item(), bytes):
+        raise _damage(reader)
+    message = saved_model.parsed(data.item(), reader.prefix)
     if len(message.meta_graphs) != 1:
         raise _damage(reader)
     with scopes.outside():
@@ -298,7 +301,8 @@ def _model_in(reader: checkpoints.Reader) -> Any:
     parts = vars(root) if isinstance(root, LoadedObject) else {}
     try:
         for v, constraint in parts[_CONSTRAINTS]:
-            v.constraint = constraint
+            if isinstance(v, Variable):
+                v.constraint = constraint
         return parts[_MODEL]
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise _damage(reader) from None

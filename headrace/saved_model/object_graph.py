@@ -1,8 +1,8 @@
 """The objects of a SavedModel of TensorFlow 2, or of a model of `hr.save`, made from its `SavedObjectGraph`.
 
 A node of the graph is an object with a kind and named children. The graph has cycles, so objects are made in two
-passes: each without its children, then the children are set. Only tuples need their items first, and optimizers are
-initialized last.
+passes: each without its children, then the children are set. Only tuples need their items first, and layers and
+optimizers are completed last.
 
 Nodes of tables have three functions: `_create_resource` makes the table, `_initialize` fills it, and
 `_destroy_resource` is not needed, since a handle keeps its table alive. Contents that change are in the checkpoint, and
@@ -77,7 +77,7 @@ class ObjectGraph:
         for i in range(len(self._made)):
             self._set_children(i)
         for i in range(len(self._made)):
-            self._construct(i)
+            self._complete(i)
         self._make_resources()
         self._bind()
         register_gradients(self._library, self._concrete, self._saved)
@@ -249,12 +249,13 @@ class ObjectGraph:
         elif isinstance(x, LoadedObject):
             for name, n in self._named(i).items():
                 vars(x)[name] = self._made[n]
-        elif isinstance(x, LoadedLayer):
-            kinds.set_parts(x, {name: self._made[n] for name, n in self._named(i).items()})
 
-    def _construct(self, i: int) -> None:
-        if isinstance(self._made[i], Constructed):
-            kinds.construct(self._made[i], {name: self._made[n] for name, n in self._named(i).items()})
+    def _complete(self, i: int) -> None:
+        """Gives layers, optimizers and schedules their parts, whose children are set."""
+        x = self._made[i]
+        if isinstance(x, (LoadedLayer, Constructed)):
+            parts = {name: self._made[n] for name, n in self._named(i).items()}
+            kinds.set_parts(x, parts) if isinstance(x, LoadedLayer) else kinds.construct(x, parts)
 
     # *** resources and bound inputs ***
 

@@ -75,8 +75,8 @@ class Values:
         key = self.keys(node).get(VALUE)
         if self._reader is None or key is None or key not in self._reader.entries:
             raise DataLossError(
-                f"the variable {name!r} (node {node}) has no value in the SavedModel's checkpoint {self._prefix!r}; "
-                "copy the folder again, with its `variables`"
+                f"the variable {name!r} (node {node}) has no value in the checkpoint {self._prefix!r}; copy all files "
+                "of the model again"
             )
         return self._reader.read(key)
 
