@@ -5,7 +5,8 @@ too. A layer is described by traces of its call, for its first arguments with ba
 schedules of headrace are described by the arguments of their constructors.
 
 Elements of lists, tuples and dicts must be of a kind that a file can contain. Attributes of objects need not: they are
-left out, and a stand-in takes the place of such an element in a list that is an attribute.
+left out, and a stand-in takes the place of such an element in a list that is an attribute. A method that was never
+called is saved without traces.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from headrace.saved_model.callables import CALLABLES, traces_of, variables_of
 from headrace.saved_model.objects import LoadedLayer, LoadedObject, Unsaved
 from headrace.saved_model.traces import handle_of
 from headrace.saved_model.tree import LEAVES, Item, children_of, is_node
-from headrace.train.constructed import Constructed
-from headrace.train.optimizers import Optimizer
+from headrace.train.constructed import Constructed, arguments_of
+from headrace.train.optimizers.base import Optimizer, kept_variables
 
 _ALLOWED: Final = (
     "a model consists of functions under hr.jit, layers, optimizers, variables, arrays, numbers, text, None, objects "
@@ -48,7 +49,9 @@ class Items:
 
     @nest.bounded
     def of(self, model: Any) -> Any:
-        """Returns the item of a model, or the model itself if it is a variable, function or table.
+        """Returns the item of a model.
+
+        A variable, a function and a table stand for themselves.
 
         Raises:
           TypeError: a file cannot contain a part of the model; the text says which.
@@ -68,7 +71,8 @@ class Items:
           is_within: whether it is below an attribute, where a stand-in may take its place.
         """
         if isinstance(x, (StaticVocabularyTable, *LEAVES)):
-            _check_traced(x, path)
+            if not is_within:
+                _check_traced(x, path)
             return x
         text = kinds.encode_value(x)
         if text is not None:
@@ -129,7 +133,8 @@ class Items:
         item.identifier = kinds.LAYER
         dtype = None if layer.dtype is None else layer.dtype.name
         item.metadata = json.dumps({"name": layer.name, "trainable": bool(layer.trainable), "dtype": dtype})
-        attributes = {k: v for k, v in vars(layer).items() if k not in _BASE and not hasattr(Layer, k)}
+        methods = {k: v for k, v in children_of(layer).items() if isinstance(v, Function)}
+        attributes = {k: v for k, v in (vars(layer) | methods).items() if k not in _BASE and not hasattr(Layer, k)}
         self._add_attributes(
             item, {k: v for k, v in attributes.items() if not k.startswith("_") or _has_state(v)}, path
         )
@@ -146,10 +151,11 @@ class Items:
     # *** optimizers and schedules ***
 
     def _describe_constructed(self, item: Item, x: Constructed, path: str) -> bool:
-        """Sets the kind and the children of an optimizer or schedule; returns whether its arguments can be saved."""
+        """Describes an optimizer or schedule; returns whether its arguments can be saved."""
         arguments = Item({}, identifier=kinds.DICT)
-        self._add_attributes(arguments, x.arguments(), path)
-        left_out = x.arguments().keys() - arguments.children.keys()
+        given = arguments_of(x)
+        self._add_attributes(arguments, given, path)
+        left_out = given.keys() - arguments.children.keys()
         if left_out:
             notices.warn(
                 f"{path} is saved without its arguments, since {', '.join(sorted(left_out))} cannot be saved: "
@@ -160,14 +166,14 @@ class Items:
         item.identifier, item.metadata = kinds.CONSTRUCTED, json.dumps(type(x).__name__)
         item.children[kinds.ARGUMENTS] = arguments
         if isinstance(x, Optimizer):
-            slots, counters = x.kept_variables()
+            slots, counters = kept_variables(x)
             item.children[kinds.SLOTS] = self._item(slots, path, False)
             item.children[kinds.COUNTERS] = self._item(counters, path, False)
         return True
 
 
 def _leave_out_stateless(root: Any) -> None:
-    """Removes the attributes that are objects with attributes, and have no variable, function or table below.
+    """Removes attributes that are objects without a variable, function or table below.
 
     Such an object may lead to anything: the state of a program, tables of other packages.
     """
@@ -228,7 +234,7 @@ def _losses_of(layer: Layer) -> Iterator[Any]:
 
 
 def _traced_call(layer: Layer, path: str) -> Function | None:
-    """Returns the call of a layer with its traces, or None if the layer was never called."""
+    """Returns the call of a layer with its traces; None before its first call."""
     if layer._first_call is None:
         return None
     # a copy with the same variables, so that the losses of the layer's last call stay
@@ -316,8 +322,19 @@ def variables_in(model: Any) -> list[Variable]:
     return list(found.values())
 
 
+def _sorted_keys(x: Mapping[Any, Any]) -> list[Any]:
+    try:
+        return sorted(x)
+    except TypeError:  # keys of several kinds
+        return list(x)
+
+
 def _walk(x: Any, path: str, seen: set[int], is_within: bool) -> Iterator[tuple[Variable | None, Any]]:
-    """Yields the variables of a model with the function that captures them or None, and the functions with None."""
+    """Yields pairs of a variable and a function.
+
+    A variable that a function captures comes with the function, another one with None, and a function itself with None
+    in the place of the variable.
+    """
     if isinstance(x, Variable):
         yield x, None
         return
@@ -331,7 +348,7 @@ def _walk(x: Any, path: str, seen: set[int], is_within: bool) -> Iterator[tuple[
     seen.add(id(x))
     parts: Mapping[Any, Any]
     if isinstance(x, Mapping):
-        parts = {repr(key): x[key] for key in kinds.sorted_keys(x)}
+        parts = {repr(key): x[key] for key in _sorted_keys(x)}
     elif isinstance(x, (list, tuple)):
         parts = dict(enumerate(x))
     elif hasattr(x, "variables") and (not isinstance(x, LoadedObject) or "variables" in vars(x)):

@@ -20,7 +20,8 @@ from headrace.errors import GraphError
 from headrace.saved_model.decoding import named_tuple
 from headrace.saved_model.objects import LoadedLayer
 from headrace.train import optimizers, schedules
-from headrace.train.constructed import Constructed
+from headrace.train.constructed import Constructed, construct
+from headrace.train.optimizers.base import set_kept_variables
 
 OBJECT: Final = "_generic_user_object"  # with attributes
 LIST: Final = "trackable_list_wrapper"
@@ -51,7 +52,10 @@ _PLAIN: Final = (type(None), bool, int, float, str)
 
 
 def encode_value(x: Any) -> str | None:
-    """Returns the JSON text of None, a number, text, bytes or a dtype; None for other objects."""
+    """Returns the JSON text of a number, text, bytes, a dtype or None.
+
+    It is None for other objects.
+    """
     x = x.item() if isinstance(x, np.character) else x
     if type(x) in _PLAIN:
         return json.dumps(x)
@@ -84,18 +88,11 @@ def decode_value(text: str) -> Any:
     raise GraphError(f"a model's file describes no value by {text[:200]!r}; it may be of a later version of headrace")
 
 
-def sorted_keys(x: Mapping[Any, Any]) -> list[Any]:
-    """Returns the keys of a dict, sorted if they can be."""
-    try:
-        return sorted(x)
-    except TypeError:  # keys of several kinds
-        return list(x)
-
-
 def encode_keys(x: Mapping[Any, Any]) -> tuple[str, list[str]] | None:
-    """Returns the metadata of a dict and the names of its children; None if a key is no value.
+    """Returns the metadata of a dict and the names of its children.
 
-    The names are the keys, or numbers if some keys are no strings.
+    They are None if a key is no number, text, bytes, dtype or None. The names are the keys, or numbers if some keys are
+    no strings.
     """
     if all(isinstance(key, str) for key in x):
         return "", list(x)
@@ -137,7 +134,10 @@ def decode_json(text: str, kind: type | None = None) -> Any:
 
 
 def array_of(x: Any) -> tuple[str, np.ndarray] | None:
-    """Returns the kind of an array ("tensor", "array" or "number") and its values; None for other objects."""
+    """Returns the metadata of an eager tensor, array or number of numpy, and its values.
+
+    They are None for other objects.
+    """
     kinds = {"tensor": scopes.runtime().eager.tensor_type, "array": np.ndarray, "number": np.generic}
     kind = next((name for name, of in kinds.items() if isinstance(x, of)), None)
     if kind is None:
@@ -199,9 +199,12 @@ def new_layer(metadata: str) -> LoadedLayer:
       GraphError: the metadata is malformed.
     """
     try:
-        return LoadedLayer(**decode_json(metadata, dict))
-    except (TypeError, ValueError) as e:
+        match decode_json(metadata, dict):
+            case {"name": str(name), "trainable": bool(trainable), "dtype": dtype}:
+                return LoadedLayer(name, trainable, dtype)
+    except TypeError as e:  # no dtype
         raise GraphError(f"a layer in a model's file is malformed: {e}") from e
+    raise GraphError(f"a layer in a model's file is malformed: it is described by {metadata[:200]!r}")
 
 
 def set_parts(layer: LoadedLayer, children: dict[str, Any]) -> None:
@@ -234,15 +237,15 @@ def new_constructed(metadata: str) -> Constructed:
     return made
 
 
-def construct(x: Constructed, children: dict[str, Any]) -> None:
+def set_arguments(x: Constructed, children: dict[str, Any]) -> None:
     """Initializes an optimizer or schedule, and sets its variables.
 
     Raises:
       GraphError: the children are malformed.
     """
     try:
-        x.construct(**children[ARGUMENTS])
+        construct(x, children[ARGUMENTS])
         if isinstance(x, optimizers.Optimizer):
-            x.set_variables(children[SLOTS], children[COUNTERS])
+            set_kept_variables(x, children[SLOTS], children[COUNTERS])
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         raise GraphError(f"an object of the class {type(x).__name__} in a model's file is malformed: {e!r}") from e

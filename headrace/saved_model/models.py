@@ -52,12 +52,12 @@ def save(path: str | os.PathLike[str], model: Any, session: Any = None) -> str:
     """Writes a model to one file: variables, functions, and the Python structure. Writing is atomic.
 
     A model is a function under `hr.jit`, a layer, an optimizer, a variable, a table, an object with attributes, or a
-    list, tuple or dict with text keys of them. Tensors, arrays, numbers, text, bytes and None in it are saved, too.
+    list, tuple or dict of them. Tensors, arrays, numbers, text, bytes and None in it are saved, too.
 
     * Of a function each trace is saved. One with an `input_signature` need not have been called.
     * Of a layer the call is traced as it was first called, with batches of any size, and with `training=False` and
       `training=True` if it has this parameter.
-    * Attributes of objects that are of other kinds are left out.
+    * Attributes of objects that are of other kinds are left out; a method that was never called has no traces.
 
     Args:
       path: prefix of the file's name.
@@ -91,8 +91,6 @@ def save(path: str | os.PathLike[str], model: Any, session: Any = None) -> str:
     prefix = os.fspath(path)
     variables = variables_in(model)
     if any(v.graph is not None for v in variables):
-        if not variables:
-            raise InvalidArgumentError(_NOTHING)
         taken = set(_RESERVED)
         order = [_free(_name_of(v), taken) for v in variables]
         read = _session_for(variables, session).run(variables)
@@ -120,7 +118,7 @@ def load(path: str | os.PathLike[str], model: M, session: Any = None) -> M: ...
 
 @tracebacks.entry
 def load(path: str | os.PathLike[str], model: Any = None, session: Any = None) -> Any:
-    """Returns the model in a file of `save`, or assigns the values in the file to the variables of a model.
+    """Returns the model in a file of `save`, or assigns its values to a model.
 
     Without `model`, the result has the structure of the saved model:
 
@@ -279,7 +277,7 @@ def _variables(reader: checkpoints.Reader) -> tuple[list[str], list[np.ndarray]]
 
 
 def _old_variables(reader: checkpoints.Reader) -> tuple[list[str], list[np.ndarray]]:
-    """Returns the names and the values in a file without a version, as headrace wrote it first."""
+    """Returns the names and the values in a file of the first form."""
     content = values.load(reader.prefix)
     names, found = content.get("names"), content.get("variables")
     if not isinstance(names, list) or not isinstance(found, list) or len(names) != len(found):

@@ -1,4 +1,4 @@
-"""The objects of a SavedModel of TensorFlow 2, or of a model of `hr.save`, made from its `SavedObjectGraph`.
+"""The objects of a SavedModel or of a model of `hr.save`, made from its `SavedObjectGraph`.
 
 A node of the graph is an object with a kind and named children. The graph has cycles, so objects are made in two
 passes: each without its children, then the children are set. Only tuples need their items first, and layers and
@@ -69,6 +69,7 @@ class ObjectGraph:
         self._values = Values(prefix, self._saved)
         self._asset_paths: list[str] | None = None
         self._constants: dict[str, Any] | None = None
+        self._attributes = {c.node_id: c.local_name for node in self._saved.nodes for c in node.children}
         self._concrete: dict[str, ConcreteFunction] = {}
         for name in self._saved.concrete_functions:
             self._concrete[name] = ConcreteFunction(self._library, name, self._saved.concrete_functions[name])
@@ -181,7 +182,9 @@ class ObjectGraph:
 
     def _function(self, i: int, saved: SavedFunction) -> Function:
         concrete = [self._concrete_function(name) for name in saved.concrete_functions]
-        return Function(concrete[0].name if concrete else f"node {i}", concrete, saved.function_spec)
+        return Function(
+            concrete[0].name if concrete else self._attributes.get(i, f"node {i}"), concrete, saved.function_spec
+        )
 
     def _bare(self, node: SavedObject) -> ConcreteFunction:
         saved = node.bare_concrete_function
@@ -255,7 +258,7 @@ class ObjectGraph:
         x = self._made[i]
         if isinstance(x, (LoadedLayer, Constructed)):
             parts = {name: self._made[n] for name, n in self._named(i).items()}
-            kinds.set_parts(x, parts) if isinstance(x, LoadedLayer) else kinds.construct(x, parts)
+            kinds.set_parts(x, parts) if isinstance(x, LoadedLayer) else kinds.set_arguments(x, parts)
 
     # *** resources and bound inputs ***
 

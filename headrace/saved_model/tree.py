@@ -28,7 +28,7 @@ _FOREIGN: Final = sys.stdlib_module_names | {"numpy", "headrace", "google", "ten
 
 
 class Item:
-    """Object with given children: the root of a SavedModel, or an object of a model of `hr.save`.
+    """Object with given children: a root, or an object of a model of `hr.save`.
 
     Args:
       children: the children by name.
@@ -127,7 +127,7 @@ def _reached(root: Item) -> tuple[list[Any], list[dict[str, int]]]:
 
 
 def is_node(x: Any) -> bool:
-    """Whether an object may have children: a container, a layer, or an object of a class of the program."""
+    """Whether an object may have children: containers, layers, and objects of the program."""
     if isinstance(x, Resource):
         return False
     if isinstance(x, (*LEAVES, Item, Layer, LoadedObject, list, tuple, Mapping)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -17,12 +18,14 @@ class Constructed:
         self._given = args, kwargs
         return self
 
-    def arguments(self) -> dict[str, Any]:
-        """Returns the arguments with which the object was made, by name."""
-        args, kwargs = self._given
-        return inspect.signature(type(self)).bind(*args, **kwargs).arguments
 
-    def construct(self, **arguments: Any) -> None:
-        """Initializes an object that `__new__` made without arguments."""
-        self._given = (), arguments
-        type(self).__init__(self, **arguments)
+def arguments_of(x: Constructed) -> dict[str, Any]:
+    """Returns the arguments with which an object was made, by name."""
+    args, kwargs = x._given
+    return inspect.signature(type(x)).bind(*args, **kwargs).arguments
+
+
+def construct(x: Constructed, arguments: Mapping[str, Any]) -> None:
+    """Initializes an object that `__new__` made without arguments."""
+    x._given = (), dict(arguments)
+    type(x).__init__(x, **arguments)

@@ -12,8 +12,6 @@ import pytest
 import headrace as hr
 from headrace.errors import GraphError, HeadraceWarning, SignatureError
 
-pytestmark = pytest.mark.one_engine
-
 X = np.float32([[1, 2], [3, -4], [0.5, 0]])
 
 
@@ -129,6 +127,25 @@ def test_a_layer_of_the_program(again: Any) -> None:
         found(X)  # the first call had a mask
 
 
+class Jitted(hr.layers.Layer):
+    @hr.jit
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        return inputs * 2.0 if training else inputs
+
+    @hr.jit
+    def half(self, inputs: Any) -> Any:
+        return inputs / 2.0
+
+
+def test_methods_under_jit_come_back(again: Any) -> None:
+    layer = Jitted()
+    layer(X), layer.half(X)
+    found = again(layer)
+    assert _same(found(X, training=True), hr.constant(2.0 * X))
+    assert _same(found(X[:1]), hr.constant(X[:1]))
+    assert _same(found.half(X), hr.constant(X / 2))
+
+
 def test_cells_and_attention(again: Any) -> None:
     attention, q = hr.layers.MultiHeadAttention(2, 4), hr.ones((2, 3, 4))
     attention(q, q)
@@ -139,6 +156,16 @@ def test_cells_and_attention(again: Any) -> None:
     cell(X, hr.zeros((3, 2)))
     ours, theirs = again(cell)(X, hr.ones((3, 2))), cell(X, hr.ones((3, 2)))
     assert _same(ours[1], theirs[1])
+
+
+def test_a_loaded_layer_becomes_a_saved_model(again: Any, tmp_path: Path) -> None:
+    net = hr.layers.Sequential([hr.layers.Dense(2), hr.layers.BatchNormalization()])
+    net(X)
+    hr.saved_model.save(again(net), tmp_path / "saved")
+    found = hr.saved_model.load(tmp_path / "saved")
+    assert _same(found(X), net(X))
+    assert _same(found.layers[0](X[:1]), net.layers[0](X[:1]))
+    assert [v.name for v in found.trainable_variables] == [v.name for v in net.trainable_variables]
 
 
 def test_a_layer_that_needs_the_size_of_the_batch(again: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +19,7 @@ from headrace.errors import GraphError, HeadraceWarning, SignatureError
 from headrace.saved_model.objects import LoadedObject, Unsaved
 from tests.saved_model import models
 
-pytestmark = pytest.mark.one_engine
-
+ROOT = Path(__file__).parents[2]
 X = np.float32([1, 2])
 
 
@@ -207,6 +208,15 @@ def test_an_object_has_its_attributes_and_methods(again: Any) -> None:
     assert found.twice(x).numpy() == 8
 
 
+def test_a_method_without_traces_is_an_error_of_its_call(again: Any) -> None:
+    m, x = Model(), hr.constant([[3.0, 4.0]])
+    with pytest.warns(HeadraceWarning, match="'__call__' .* was never called .* cannot be called when it is loaded"):
+        found = again(m)
+    assert found.twice(x).numpy() == 22
+    with pytest.raises(SignatureError, match="'__call__' was saved without a trace; call it once"):
+        found(x)
+
+
 def test_objects_without_state_are_left_out(again: Any) -> None:
     @dataclasses.dataclass
     class Part:
@@ -296,3 +306,21 @@ def test_a_saved_model_of_tensorflow_1_is_saved_again(again: Any, tmp_path: Path
         assert call(x=X)["y"].numpy().tolist() == [3, 6]
         found.variables[0].assign(5.0)
         assert call(x=X)["y"].numpy().tolist() == [5, 10]
+
+
+@pytest.mark.system
+def test_another_process_needs_no_classes(tmp_path: Path) -> None:
+    m, x = Model(), hr.constant([[3.0, 4.0]])
+    m(x)
+    path = hr.save(tmp_path / "m", {"m": m, "optimizer": hr.train.Adam(0.1)})
+    program = (
+        "import sys, headrace as hr\n"
+        "model = hr.load(sys.argv[1])\n"
+        "m = model['m']\n"
+        "model['optimizer'].minimize(lambda: hr.reduce_sum(m([[1.0, 0.0]])), var_list=[m.w])\n"
+        "print(type(m).__name__, round(float(m.twice([[3.0, 4.0]])), 4))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, path], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "CallableObject 21.4\n"), done.stderr

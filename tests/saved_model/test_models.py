@@ -15,8 +15,6 @@ from headrace.errors import DataLossError, GraphError, InvalidArgumentError, Not
 from headrace.files import checkpoints
 from headrace.interchange import saved_model
 
-pytestmark = pytest.mark.one_engine
-
 
 def _model() -> Any:
     model = hr.layers.Sequential([hr.layers.Dense(3, activation=hr.tanh), hr.layers.Dense(1)])
@@ -199,7 +197,7 @@ def test_a_failed_save_leaves_the_previous_file(tmp_path: Path) -> None:
 
 
 def _changed(path: str, change: Callable[[Any, Any], None]) -> str:
-    """Changes the message in a file; `change` takes the nodes by the paths of children, and the MetaGraph."""
+    """Changes the message in a file; `change` takes nodes by their paths, and the MetaGraph."""
     message = saved_model.parsed(checkpoints.open(path).read("_headrace/model").item(), path)
     (meta,) = message.meta_graphs
 
@@ -260,7 +258,8 @@ def _renamed(names: str, old: str, new: str) -> Callable[[Any, Any], None]:
         (_metadata("model opt", '"Popen"'), GraphError, "an object of the class 'Popen'"),
         (_metadata("model opt", '["Adam"]'), GraphError, "not a JSON str"),
         (_metadata("model opt", '"ExponentialDecay"'), GraphError, "class ExponentialDecay .* is malformed"),
-        (_metadata("model layer", '{"activity_regularizer": 1, "x": 2}'), GraphError, "a layer .* is malformed"),
+        (_metadata("model layer", '{"name": "a", "trainable": 1}'), GraphError, "a layer .* is malformed"),
+        (_metadata("model layer", '{"name": "", "trainable": true, "dtype": "x"}'), GraphError, "a layer .* malformed"),
         (_renamed("model opt", "slots", "other"), GraphError, "class Momentum .* is malformed"),
         (_renamed("model opt arguments", "learning_rate", "rate"), GraphError, "class Momentum .* is malformed"),
         (_renamed("model list", "0", "5"), GraphError, "lacks item 0"),

@@ -398,19 +398,6 @@ class Optimizer(Functional):
         here = [v for v in found if not isinstance(b, Builder) or v.graph is root_of(b.graph)]
         return sorted(here, key=lambda v: v.name)
 
-    def kept_variables(self) -> tuple[dict[str, list[tuple[Any, Any]]], dict[str, Any]]:
-        """Returns pairs of a variable and its slot, by name of the slot, and the counters by name, for `hr.save`."""
-        slots = {name: list(kept.values()) for name, kept in self._slots.items()}
-        return slots, {key: v for (key, _), (_, v) in self._counters.items()}
-
-    def set_variables(self, slots: Mapping[str, Sequence[tuple[Any, Any]]], counters: Mapping[str, Any]) -> None:
-        """Sets slots and counters outside of graphs, as `kept_variables` returns them."""
-        for v in (*nest.flatten(slots), *counters.values()):
-            if not isinstance(v, Variable):
-                raise TypeError(f"{v!r} is no variable")
-        self._slots = {name: {id(v.handle): (v, slot) for v, slot in kept} for name, kept in slots.items()}
-        self._counters = {(name, id(None)): (None, v) for name, v in counters.items()}
-
     def _make_all(self, variables: Sequence[Any]) -> None:
         """Creates the slots and counters that do not exist yet."""
         first = min(variables, key=lambda v: v.name)
@@ -453,6 +440,30 @@ class Optimizer(Functional):
     def _make_variable(self, initial: Any, name: str) -> Any:
         """Creates a variable that is not trainable; `initial` is or returns its initial value."""
         return Variable(initial, trainable=False, name=name)
+
+
+def kept_variables(optimizer: Optimizer) -> tuple[dict[str, list[tuple[Any, Any]]], dict[str, Any]]:
+    """Returns the slots and the counters of an optimizer.
+
+    They are pairs of a variable and its slot, by name of the slot, and the counters by name.
+    """
+    slots = {name: list(kept.values()) for name, kept in optimizer._slots.items()}
+    return slots, {key: v for (key, _), (_, v) in optimizer._counters.items()}
+
+
+def set_kept_variables(
+    optimizer: Optimizer, slots: Mapping[str, Sequence[tuple[Any, Any]]], counters: Mapping[str, Any]
+) -> None:
+    """Sets the slots and counters of an optimizer outside of graphs, as `kept_variables` returns them.
+
+    Raises:
+      TypeError: one of them is no variable.
+    """
+    for v in (*nest.flatten(slots), *counters.values()):
+        if not isinstance(v, Variable):
+            raise TypeError(f"a slot or counter is {nest.describe(v)}, not a variable")
+    optimizer._slots = {name: {id(v.handle): (v, slot) for v, slot in kept} for name, kept in slots.items()}
+    optimizer._counters = {(name, id(None)): (None, v) for name, v in counters.items()}
 
 
 def _in_graph(variables: Sequence[Any] | None) -> bool:
