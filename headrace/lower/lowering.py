@@ -228,7 +228,7 @@ class Lowering:
 
     def function(self, name: str, graph: FuncGraph) -> list[Operation]:
         """Lowers a function for calls in frames of their own; returns the operations it needs."""
-        place = LoweringScope(None, None, (), name + "/")
+        place = LoweringScope(None, None, (), name.lstrip("_") + "/")  # names of operations begin with a letter
         values: Values = {}
         args = []
         for i, p in enumerate(graph.params):

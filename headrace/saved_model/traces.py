@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace import pb
+from headrace import notices, pb
 from headrace.api.scopes import Graph
 from headrace.errors import GraphError
 from headrace.ir import walk
 from headrace.ir.attr_values import Func
 from headrace.ir.builder import Builder
+from headrace.ir.custom_rules import OVERRIDE
 from headrace.ir.edit.copying import copied, copy_into
 from headrace.ir.graph import FuncGraph
 from headrace.ir.serial.functiondef import functions_in
@@ -77,6 +78,11 @@ def written(name: str, fill: Callable[[FuncGraph], None], portable: bool = True)
     for node in (node for f in made for node in f.node_def if node.op in OF_ONE_PROCESS):
         raise GraphError(
             f"'{node.name}' ({node.op}) calls a Python function of this process, which no file can contain"
+        )
+    for node in (node for f in made for node in f.node_def if OVERRIDE in node.attr and not portable):
+        notices.warn(
+            f"'{node.name}' ({node.op}) has a gradient of hr.custom_gradient, which is not saved: derivatives of the "
+            "loaded function by its inputs are errors"
         )
     _rename(made, {f.signature.name: f"{name}_{f.signature.name}" for f in made if f.signature.name != name})
     return made

@@ -92,8 +92,18 @@ def test_recursive_functions_and_those_that_were_only_called_by_others(again: An
     with pytest.warns(HeadraceWarning, match="factorial.* cannot be called when it is loaded"):
         found = again({"outer": outer, "factorial": factorial})
     assert found["outer"](4).numpy() == 25
+    with hr.flags.override(ENGINE="interpret"):
+        assert found["outer"](4).numpy() == 25
     with pytest.raises(SignatureError, match="call it once before the model is saved"):
         found["factorial"](hr.constant(4))
+
+
+def test_a_custom_gradient_is_left_out_with_a_warning(again: Any) -> None:
+    doubled = hr.custom_gradient(lambda x: (x * 2.0, lambda dy: dy * 5.0))
+    f = hr.jit(lambda x: doubled(x) + 1.0, input_signature=[hr.TensorSpec(())])
+    with pytest.warns(HeadraceWarning, match=r"has a gradient of hr\.custom_gradient, which is not saved"):
+        found = again(f)
+    assert found(1.0).numpy() == 3
 
 
 def test_two_functions_share_a_variable_with_the_structure(again: Any) -> None:
