@@ -93,6 +93,10 @@ def _add_arguments(f: FunctionDef) -> None:
         moved.arg_attr[i + _ADDED].CopyFrom(f.arg_attr[i])
     f.ClearField("arg_attr")
     f.MergeFrom(moved)
+    if "_input_shapes" in f.attr:  # of a function that TensorFlow wrote
+        shapes = [pb.TensorShapeProto() for _ in range(_ADDED)] + list(f.attr["_input_shapes"].list.shape)
+        f.attr["_input_shapes"].ClearField("list")
+        f.attr["_input_shapes"].list.shape.extend(shapes)
 
 
 def _add_results(f: FunctionDef) -> None:

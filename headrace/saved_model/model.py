@@ -19,7 +19,6 @@ import numpy as np
 from headrace import dtypes, nest, notices
 from headrace.api import scopes
 from headrace.api.layers.base import Layer
-from headrace.api.storage.lookup import LookupTable
 from headrace.api.tensor_spec import TensorSpec
 from headrace.api.variable import Variable
 from headrace.errors import GraphError, HeadraceError
@@ -115,7 +114,7 @@ class Model:
         """Returns the tree, with the variables that only functions refer to."""
         tree = Tree(Item(children, of))
         known = {handle_of(v.handle) for _, v in tree.leaves(Variable)}
-        known |= {handle_of(t.resource_handle) for _, t in tree.leaves(LookupTable)}
+        known |= {handle_of(t.resource_handle) for _, t in tree.leaves(tables.TABLES)}
         more: dict[int, Variable] = {}
         functions = [trace for _, f in tree.leaves(CALLABLES) for trace in self._traces_of(f)]
         for concrete in [trace.concrete for trace in (*functions, *signed)]:
@@ -131,7 +130,7 @@ class Model:
 
     def _add_functions(self) -> None:
         handles: dict[int, int] = {handle_of(v.handle): i for i, v in self._tree.leaves(Variable)}
-        handles |= {handle_of(t.resource_handle): i for i, t in self._tree.leaves(LookupTable)}
+        handles |= {handle_of(t.resource_handle): i for i, t in self._tree.leaves(tables.TABLES)}
         self._handles = handles
         self._constants: dict[int, int] = {}
         for i, f in self._tree.leaves(CALLABLES):
@@ -142,16 +141,16 @@ class Model:
                 node.bare_concrete_function.argument_keywords.extend(traces[0].keywords)
                 node.bare_concrete_function.allowed_positional_arguments = len(traces[0].keywords)
                 continue
-            if not traces:
+            if not traces and isinstance(f, Function):
                 notices.warn(
-                    f"{_title(f)} was never called and has no input_signature, so it cannot be called when it is loaded"
+                    f"{f.title} was never called and has no input_signature, so it cannot be called when it is loaded"
                 )
             parameters = parameters_of(f)
             if parameters is not None:
                 node.function.function_spec.fullargspec.CopyFrom(encode_parameters(parameters))
             node.function.function_spec.input_signature.none_value.SetInParent()
             node.function.concrete_functions.extend(map(self._name_of, traces))
-        for i, table in self._tree.leaves(LookupTable):
+        for i, table in self._tree.leaves(tables.TABLES):
             self._add_table(i, table)
 
     def _name_of(self, trace: Traced) -> str:
@@ -205,7 +204,7 @@ class Model:
                 node.variable.shape.CopyFrom(shape)
                 node.variable.name = x.name.partition(":")[0]
                 self._main.add_variable(i, node.variable, self._key(i))
-            elif isinstance(x, LookupTable):
+            elif isinstance(x, tables.TABLES):
                 node.resource.SetInParent()
             elif not isinstance(x, CALLABLES):
                 node.user_object.identifier = _identifier(x)
@@ -217,7 +216,7 @@ class Model:
         self._objects.nodes[parent].children.add(node_id=len(self._objects.nodes), local_name=name)
         return self._objects.nodes.add()
 
-    def _add_table(self, i: int, table: LookupTable) -> None:
+    def _add_table(self, i: int, table: tables.Table) -> None:
         create, initialize = tables.functions_of(table, f"__inference_table_{i}")
         self._main.add_table(i, create, initialize)
         for name, f, bound, result in (
@@ -279,10 +278,6 @@ def _identifier(x: Any) -> str:
     return "trackable_dict_wrapper" if isinstance(x, Mapping) else "_generic_user_object"
 
 
-def _title(f: Any) -> str:
-    return f.title if isinstance(f, Function) else repr(f)
-
-
 def _children_of_root(obj: Any, signatures: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the children of the root, and the signatures by name."""
     if isinstance(obj, Item):
@@ -319,8 +314,7 @@ def _variable_of(handle: Any, concrete: ConcreteFunction) -> Variable:
     """Returns a variable object for the captured handle of a variable that is not trainable."""
     if handle.numpy().kind != VARIABLE:
         raise GraphError(
-            f"{concrete!r} uses a table or another resource that is not below the saved object; make it an attribute "
-            "(a table of a loaded model cannot be saved again)"
+            f"{concrete!r} uses a table or another resource that is not below the saved object; make it an attribute"
         )
     with scopes.outside():
         found: Variable = Variable.of_handle(handle, trainable=False)

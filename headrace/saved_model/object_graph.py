@@ -14,7 +14,6 @@ Source: TensorFlow's `saved_model/load.py`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -32,6 +31,7 @@ from headrace.saved_model.functions import ConcreteFunction, Function, Unbound
 from headrace.saved_model.library import Library
 from headrace.saved_model.objects import Asset, CallableObject, LoadedLayer, LoadedObject, Resource, Unsaved
 from headrace.saved_model.resources import run_function
+from headrace.saved_model.traces import handle_of
 from headrace.saved_model.values import Values
 from headrace.train.constructed import Constructed
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 SIGNATURES: Final = "signatures"
 _CONTAINERS: Final[dict[str, type]] = {kinds.LIST: list, kinds.DICT: dict, "signature_map": dict}
+_MOST_GAPS: Final = 1_000_000  # items of lists that are no objects, in a file
 _LATER: Final = object()  # in the place of a tuple, which needs its items first
 
 
@@ -65,6 +66,7 @@ class ObjectGraph:
         self._folder = folder
         self._saved = meta.object_graph_def
         self._check_numbers()
+        self._check_items()
         self._library = Library(meta.graph_def.library)
         self._values = Values(prefix, self._saved)
         self._asset_paths: list[str] | None = None
@@ -105,6 +107,20 @@ class ObjectGraph:
             for n in f.bound_inputs:
                 if not 0 <= n < count:
                     raise GraphError(f"the function {name!r} of the SavedModel is bound to node {n}, of {count} nodes")
+
+    def _check_items(self) -> None:
+        """Raises `GraphError` if the items of a list or tuple have no numbers, or absurd ones."""
+        room = _MOST_GAPS
+        for i, node in enumerate(self._saved.nodes):
+            if node.user_object.identifier in (kinds.LIST, kinds.TUPLE):
+                for c in node.children:
+                    if not c.local_name.isdecimal() or len(c.local_name) > len(str(_MOST_GAPS)):
+                        raise GraphError(
+                            f"node {i} of the SavedModel is a list or tuple with an item {c.local_name[:99]!r}"
+                        )
+                room -= max((int(c.local_name) for c in node.children), default=-1) + 1 - len(node.children)
+        if room < 0:
+            raise GraphError(f"lists in the SavedModel have more than {_MOST_GAPS} items that are not in the file")
 
     def _named(self, i: int) -> dict[str, int]:
         """Numbers of the children of a node by name."""
@@ -224,7 +240,7 @@ class ObjectGraph:
         while todo:
             rest = []
             for i in todo:
-                items = [self._made[n] for n in self._items(i)]
+                items = self._items(i)
                 if any(x is _LATER for x in items):
                     rest.append(i)
                 else:
@@ -233,18 +249,15 @@ class ObjectGraph:
                 raise GraphError(f"node {rest[0]} of the SavedModel's objects is a tuple that contains itself")
             todo = rest
 
-    def _items(self, i: int) -> Sequence[int]:
-        """Returns the numbers of the items of a list or tuple, in order."""
-        named = self._named(i)
-        for k in range(len(named)):
-            if str(k) not in named:
-                raise GraphError(f"node {i} of the SavedModel's objects has {len(named)} items and lacks item {k}")
-        return [named[str(k)] for k in range(len(named))]
+    def _items(self, i: int) -> list[Any]:
+        """Returns the items of a list or tuple; those that are not in the file are None, as in TensorFlow."""
+        named = {int(name): n for name, n in self._named(i).items()}
+        return [self._made[named[k]] if k in named else None for k in range(max(named, default=-1) + 1)]
 
     def _set_children(self, i: int) -> None:
         x = self._made[i]
         if isinstance(x, list):
-            x += [self._made[n] for n in self._items(i)]
+            x += self._items(i)
         elif isinstance(x, dict):
             named = self._named(i)
             for key, name in kinds.decode_keys(self._saved.nodes[i].user_object.metadata, named):
@@ -272,10 +285,14 @@ class ObjectGraph:
             if not isinstance(create, Function) or not create.concrete_functions:
                 raise GraphError(f"node {i} of the SavedModel is a resource without the function that creates it")
             f = create.concrete_functions[0]
-            made = run_function(home.function(self._library.add_to(home, f.name)), home)
+            made_by: dict[int, Any] = {}
+            made = run_function(home.function(self._library.add_to(home, f.name)), home, made_by)
             if not made:
                 raise GraphError(f"the function {f.name!r}, which creates a resource, returns nothing")
-            self._made[i].resource_handle = made[0]
+            self._made[i].resource_handle, self._made[i].made_by = (
+                made[0],
+                made_by.get(handle_of(made[0]), ("", (), {})),
+            )
 
     def _bind(self) -> None:
         for name, f in self._concrete.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace.api.layers.base import Layer
@@ -129,9 +129,11 @@ class Resource(LoadedObject):
 
     Attributes:
       resource_handle: the handle.
+      made_by: the type, the inputs and the attributes of the operation that created the handle.
     """
 
     resource_handle: Any = None
+    made_by: tuple[str, Sequence[Any], Mapping[str, Any]] = "", (), {}
 
 
 def variables_below(root: Any) -> list[Variable]:

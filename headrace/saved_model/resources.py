@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from headrace import dtypes
 from headrace.api import scopes
 from headrace.errors import GraphError
 from headrace.ir import walk
 from headrace.ir.attr_values import Func
 from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
+from headrace.saved_model.traces import handle_of
 
 _SHARING: Final = ("shared_name", "container", "use_node_name_sharing")
 _DEEPEST: Final = 50  # calls inside of a function that creates a resource
 
 
-def make_resource(op: Operation, inputs: list[Any]) -> Any:
+def make_resource(op: Operation, inputs: list[Any], made_by: dict[int, Any] | None = None) -> Any:
     """Runs an operation outside of graphs; a resource that it makes has no name.
 
     Args:
       op: the operation.
       inputs: the eager tensors in place of its inputs.
+      made_by: receives the type, inputs and attributes of the operation, by the resources that it makes; or None.
 
     Returns:
       The results, a list of eager tensors.
@@ -36,15 +39,20 @@ def make_resource(op: Operation, inputs: list[Any]) -> Any:
     for spec, span in zip(op.opdef.ins, op.opdef.spans(op.attrs).values(), strict=True):
         args.append(inputs[span.start : span.stop] if spec.is_list else inputs[span.start])
     made = eager.make(op.type, args, given, op.name)
-    return list(made) if isinstance(made, tuple) else [] if made is None else [made]
+    results = list(made) if isinstance(made, tuple) else [] if made is None else [made]
+    for x in results:
+        if made_by is not None and x.dtype.base is dtypes.resource:
+            made_by.setdefault(handle_of(x), (op.type, args, given))  # an Identity is no new resource
+    return results
 
 
-def run_function(graph: FuncGraph, home: Graph, depth: int = 0) -> list[Any]:
+def run_function(graph: FuncGraph, home: Graph, made_by: dict[int, Any], depth: int = 0) -> list[Any]:
     """Runs a function without arguments outside of graphs, operation by operation.
 
     Args:
       graph: the function.
       home: the graph with the library.
+      made_by: see `make_resource`.
       depth: the number of calls around it.
 
     Returns:
@@ -61,8 +69,8 @@ def run_function(graph: FuncGraph, home: Graph, depth: int = 0) -> list[Any]:
         if op.type == "_Arg":
             raise GraphError(f"{graph.title}, which creates a resource, has the argument '{op.name}'")
         if op.opdef.structured == "Call" and isinstance(f, Func) and not op.inputs:
-            made = run_function(home.function(f.name), home, depth + 1)
+            made = run_function(home.function(f.name), home, made_by, depth + 1)
         else:
-            made = make_resource(op, [values[t] for t in op.inputs])
+            made = make_resource(op, [values[t] for t in op.inputs], made_by)
         values.update(zip(op.outputs, made, strict=True))
     return [values[t] for t in graph.results]

@@ -22,7 +22,7 @@ from headrace.jit.function import Function
 from headrace.saved_model.callables import CALLABLES
 from headrace.saved_model.objects import LoadedLayer, LoadedObject, Resource
 
-LEAVES: Final = (Variable, LookupTable, *CALLABLES)
+LEAVES: Final = (Variable, LookupTable, Resource, *CALLABLES)
 
 _FOREIGN: Final = sys.stdlib_module_names | {"numpy", "headrace", "google", "tensorflow"}
 
@@ -128,8 +128,6 @@ def _reached(root: Item) -> tuple[list[Any], list[dict[str, int]]]:
 
 def is_node(x: Any) -> bool:
     """Whether an object may have children: containers, layers, and objects of the program."""
-    if isinstance(x, Resource):
-        return False
     if isinstance(x, (*LEAVES, Item, Layer, LoadedObject, list, tuple, Mapping)):
         return True
     return type(x).__module__.partition(".")[0] not in _FOREIGN and not isinstance(x, type) and hasattr(x, "__dict__")

@@ -36,6 +36,16 @@ def test_children_are_attributes_lists_and_tuples(tmp_path: Path) -> None:
         _ = m.w
 
 
+def test_items_of_a_list_that_are_no_objects_are_none(tmp_path: Path) -> None:
+    given = models.message()
+    given.meta_graphs[0].object_graph_def.nodes[5].children[1].local_name = "3"
+    parts = hr.saved_model.load(models.write(tmp_path, given)).parts
+    assert parts[1:3] == [None, None]
+    assert float(parts[3]) == 10
+    hr.saved_model.save({"parts": [5, hr.Variable(7.0)]}, tmp_path / "own")
+    assert hr.saved_model.load(tmp_path / "own").parts[1].numpy() == 7
+
+
 def test_functions_choose_a_signature_and_signatures_take_names(tmp_path: Path) -> None:
     m = hr.saved_model.load(models.write(tmp_path))
     call = m.signatures["serving_default"]
@@ -119,7 +129,9 @@ def change(text: str) -> Callable[[Any], None]:
         ("o.concrete_functions['g'].bound_inputs.append(1)", GraphError, "has no function 'g'"),
         ("n[7].constant.operation = 'nothing'", GraphError, "no constant 'nothing'"),
         ("n[6].children[0].node_id = 6", GraphError, "a tuple that contains itself"),
-        ("n[5].children[1].local_name = '7'", GraphError, "has 2 items and lacks item 1"),
+        ("n[5].children[1].local_name = 'x'", GraphError, "a list or tuple with an item 'x'"),
+        ("n[5].children[1].local_name = '9' * 9999", GraphError, "with an item '9999"),
+        ("n[5].children[1].local_name = '9' * 7", GraphError, "more than 1000000 items that are not in the file"),
         ("n[1].variable.shape.dim[0].size = 3", DataLossError, "dtype float32 and shape \\[3\\]; its value has"),
         ("n[1].variable.dtype = 9", DataLossError, "has dtype int64"),
         ("n[1].variable.dtype = 1000", GraphError, "invalid DataType enum"),

@@ -117,13 +117,21 @@ def test_two_functions_share_a_variable_with_the_structure(again: Any) -> None:
     assert not found[1][1]["count"].trainable
 
 
-def test_a_table_and_a_trace(again: Any) -> None:
+def test_tables_and_traces(again: Any) -> None:
     words = hr.lookup.KeyValueTensorInitializer(["a"], hr.constant([1], hr.int64))
-    table = hr.lookup.StaticHashTable(words, -1)
-    look = hr.jit(lambda s: table.lookup(s))
-    found = again({"table": table, "look": look.lower(hr.TensorSpec((None,), hr.string))})
+    static = hr.lookup.StaticHashTable(words, -1)
+    dense = hr.lookup.DenseHashTable(hr.int64, hr.float32, [0.0, 0.0], -1, -2)
+    dense.insert(hr.constant([3, 4], hr.int64), [[1.0, 2.0], [3.0, 4.0]])
+    dense.remove(hr.constant([4], hr.int64))
+    look = hr.jit(lambda s: static.lookup(s)).lower(hr.TensorSpec((None,), hr.string))
+    near = hr.jit(lambda k: dense.lookup(k), input_signature=[hr.TensorSpec((None,), hr.int64)])
+    put = hr.jit(lambda k: dense.insert(k, [[5.0, 6.0]]), input_signature=[hr.TensorSpec((None,), hr.int64)])
+    found = again({"tables": [static, dense], "look": look, "near": near, "put": put})
+    found["put"](np.array([7]))
+    found = again(found)
     assert found["look"](s=["a", "b"]).numpy().tolist() == [1, -1]
-    with pytest.raises(GraphError, match="a table of a loaded model cannot be saved again"):
+    assert found["near"](np.array([3, 4, 7])).numpy().tolist() == [[1, 2], [0, 0], [5, 6]]
+    with pytest.raises(GraphError, match="uses a table or another resource that is not below the saved object"):
         again(found["look"])
 
 

@@ -262,7 +262,7 @@ def _renamed(names: str, old: str, new: str) -> Callable[[Any, Any], None]:
         (_metadata("model layer", '{"name": "", "trainable": true, "dtype": "x"}'), GraphError, "a layer .* malformed"),
         (_renamed("model opt", "slots", "other"), GraphError, "class Momentum .* is malformed"),
         (_renamed("model opt arguments", "learning_rate", "rate"), GraphError, "class Momentum .* is malformed"),
-        (_renamed("model list", "0", "5"), GraphError, "lacks item 0"),
+        (_renamed("model list", "0", "-5"), GraphError, "a list or tuple with an item '-5'"),
         (_renamed("", "model", "other"), DataLossError, "has no value in the checkpoint"),
         (_renamed("", "constraints", "other"), DataLossError, "is not a file of"),
         (_renamed("model layer", "__own_losses__", "__own_variables__"), GraphError, "has \\[.*\\] as variables"),
