@@ -1,4 +1,7 @@
-"""`hr.saved_model`: TensorFlow's SavedModels as objects with functions and variables."""
+"""`hr.saved_model`: TensorFlow's SavedModels as objects with functions and variables.
+
+The package also has `hr.save` and `hr.load` (`models`), which write such objects for headrace.
+"""
 
 from typing import TYPE_CHECKING
 

@@ -109,7 +109,11 @@ class ObjectGraph:
                     raise GraphError(f"the function {name!r} of the SavedModel is bound to node {n}, of {count} nodes")
 
     def _check_items(self) -> None:
-        """Raises `GraphError` if the items of a list or tuple have no numbers, or absurd ones."""
+        """Checks the numbers of the items of lists and tuples.
+
+        Raises:
+          GraphError: an item has no number, or an absurd one.
+        """
         room = _MOST_GAPS
         for i, node in enumerate(self._saved.nodes):
             if node.user_object.identifier in (kinds.LIST, kinds.TUPLE):
@@ -250,7 +254,10 @@ class ObjectGraph:
             todo = rest
 
     def _items(self, i: int) -> list[Any]:
-        """Returns the items of a list or tuple; those that are not in the file are None, as in TensorFlow."""
+        """Returns the items of a list or tuple.
+
+        Items that are not in the file are None, as in TensorFlow.
+        """
         named = {int(name): n for name, n in self._named(i).items()}
         return [self._made[named[k]] if k in named else None for k in range(max(named, default=-1) + 1)]
 

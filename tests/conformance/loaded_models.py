@@ -622,7 +622,7 @@ def variables_of(model: Any, kind: type, found: dict[int, Any] | None = None) ->
 
 
 def check_copies(name: str, path: str) -> None:
-    """Compares the calls of copies that headrace saves of a model with those of the original in TensorFlow."""
+    """Compares copies that headrace saves of a model with the original in TensorFlow."""
     case = CASES[name]()
 
     def results(model: Any, module: Any) -> list[Any]:
