@@ -190,6 +190,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "saved_model": ARRAYS | {"google"},
     "master_service": ARRAYS | {"google", "grpc"},
     "onnx": ARRAYS | {"google", "onnx"},
+    "serve": ARRAYS | {"httptools", "orjson", "uvicorn"},
 }
 
 # Single modules that promise more than their layer does: the propagator is pure.
