@@ -169,8 +169,10 @@ def _numbers(given: Any, wanted: np.dtype[Any]) -> np.ndarray:
     if is_bool != (wanted.kind == "b") and found.size:
         raise InvalidArgumentError(f"expected {wanted.name}, got {'booleans' if is_bool else 'numbers'}")
     if wanted.kind in "iu" and found.size:
-        if kind == "f":
-            raise InvalidArgumentError(f"expected {wanted.name}, got numbers with a decimal point")
+        if kind == "f":  # also if integers have no common dtype in numpy, as 1 and 2**63
+            found = np.array(given, object)
+            if not all(isinstance(x, int) for x in found.flat):
+                raise InvalidArgumentError(f"expected {wanted.name}, got a number with a decimal point or an exponent")
         bounds = np.iinfo(wanted)
         if int(found.min()) < bounds.min or int(found.max()) > bounds.max:
             raise InvalidArgumentError(f"a number is outside of {wanted.name}: {bounds.min} to {bounds.max}")
