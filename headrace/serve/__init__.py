@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING
 
 from headrace import public_names
 from headrace.serve.limits import Limits
-from headrace.serve.models import Model
 from headrace.serve.runners import Runner, SavedModelRunner, ServingSignature
 from headrace.serve.server import Server
 
-__all__ = ["Limits", "Model", "Runner", "SavedModelRunner", "Server", "ServingSignature"]
+__all__ = ["Limits", "Runner", "SavedModelRunner", "Server", "ServingSignature"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = public_names.of(__name__, __all__)

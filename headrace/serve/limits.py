@@ -25,6 +25,14 @@ class Limits:
       poll_seconds: time between two looks for a new version.
       drain_seconds: time after the order to end in which clients learn it from responses.
       end_seconds: the longest wait for running requests after the order to end.
+
+    Raises:
+      InvalidArgumentError: a value is negative, or 0 where that has no meaning.
+
+    Example:
+      >>> import headrace as hr
+      >>> hr.serve.Limits(batch_rows=0, step_seconds=5.0).body_bytes
+      16777216
     """
 
     body_bytes: int = 16 << 20

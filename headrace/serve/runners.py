@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from headrace import Session
 from headrace.api.scopes import Graph
 from headrace.api.tensor_spec import TensorSpec
 from headrace.errors import GraphError
@@ -22,6 +21,7 @@ from headrace.ir import order, walk
 from headrace.ir.tensor_type import Tensor
 from headrace.metadata import RunOptions
 from headrace.records import record
+from headrace.session import Session
 
 if TYPE_CHECKING:
     from headrace.interchange.meta_graph import Signature
@@ -39,6 +39,12 @@ class ServingSignature:
       outputs: the descriptions of the results by name.
       method_name: the kind of the call ("tensorflow/serving/predict").
       writes: whether a call changes variables or other state of the model.
+
+    Example:
+      >>> import headrace as hr
+      >>> rows = hr.TensorSpec((None, 2), hr.float32)
+      >>> hr.serve.ServingSignature({"x": rows}, {"y": rows}).is_batched
+      True
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -67,6 +73,20 @@ class Runner(Protocol):
 
     Attributes:
       signatures: the calls by name.
+
+    Example:
+      >>> import headrace as hr
+      >>> class Doubles:
+      ...     def __init__(self, path):
+      ...         spec = hr.TensorSpec((None,), hr.float32)
+      ...         self.signatures = {"serving_default": hr.serve.ServingSignature({"x": spec}, {"y": spec})}
+      ...
+      ...     def run(self, signature, inputs, timeout_ms):
+      ...         return [inputs[0] * 2]
+      ...
+      ...     def close(self):
+      ...         pass
+      >>> runner: hr.serve.Runner = Doubles("path of a version")
     """
 
     signatures: Mapping[str, ServingSignature]

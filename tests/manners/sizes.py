@@ -48,6 +48,7 @@ BUDGETS: Final = {
     "resources": 6800,
     "saved_model": 2200,  # objects and functions, read and written
     "schedule": 2060,
+    "serve": 1100,  # JSON of requests and responses, batches, versions, connections with deadlines
     "targets": 14050,
     "train": 6600,
     "v1": 15900,  # of these 3,900 are distributions, feature columns, ragged and structured tensors

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from headrace import errors
-from headrace.serve import Limits, Model
+from headrace.serve import Limits
 from headrace.serve.application import Application, status_of
+from headrace.serve.models import Model
 from tests.serve.runners import ROWS, FakeRunner, signature
 
 PREDICT = "/v1/models/m:predict"

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from headrace.errors import FailedPreconditionError, NotFoundError
-from headrace.serve import Limits, Model
+from headrace.serve import Limits
+from headrace.serve.models import Model
 from tests.serve.runners import FakeRunner
 
 LIMITS = Limits()
