@@ -465,6 +465,8 @@ def _run(args: argparse.Namespace) -> int:
 def _run_model(args: argparse.Namespace) -> int:
     """Calls a signature of a SavedModel; `--fetch` selects results."""
     from headrace.saved_model import load
+    from headrace.saved_model.functions import ConcreteFunction
+    from headrace.saved_model.graph_models import GraphFunction
 
     for option in ("init", "save", "trace", "stats", "timeout"):
         if getattr(args, option):
@@ -472,7 +474,9 @@ def _run_model(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     model = _read_model(args.graph, load)
     name = args.signature or "serving_default"
-    calls = getattr(model, "signatures", {})
+    given = getattr(model, "signatures", None)
+    calls = given if isinstance(given, dict) else {}  # a file may have any object there
+    calls = {k: f for k, f in calls.items() if isinstance(f, (ConcreteFunction, GraphFunction))}
     if name not in calls:
         raise UsageError(f"{args.graph!r} has no signature {name!r}; it has {', '.join(sorted(calls)) or 'none'}")
     call = calls[name]

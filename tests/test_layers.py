@@ -111,7 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "target": ENGINE | {"compiled_step", "environment", "pipeline", "stages"},
     "dist": TOP | {"observe"},
     "train": TOP,
-    "saved_model": TOP | {"pb", "train"},
+    "saved_model": TOP | {"inspect", "pb", "train"},
     "onnx": TOP,
     "serve": TOP | {"dist", "pb", "saved_model", "train"},
     "master_service": TOP | {"dist", "pb"},

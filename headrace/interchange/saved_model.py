@@ -9,8 +9,8 @@
 A graph is loaded in four steps: its operations are imported, its saver restores the variables, the tensors of
 `asset_files` are fed the paths of the assets, and the operation `initializer` runs with them.
 
-A folder may come from anywhere: the message is at most as large as a protobuf message can be, and paths of assets stay
-inside the folder.
+A folder may come from anywhere: the message is at most as large as a protobuf message can be, and no file outside of
+the folder is read, neither by the name of an asset nor through a symbolic link.
 
 Source: TensorFlow's `tf.compat.v1.saved_model`.
 """
@@ -20,14 +20,14 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import any_pb2
 
 from headrace import pb
 from headrace.errors import GraphError, UnimplementedError
-from headrace.files import commit, local
+from headrace.files import checkpoints, commit, local
 from headrace.interchange import files
 
 if TYPE_CHECKING:
@@ -66,6 +66,16 @@ def variables_path(folder: str | os.PathLike[str]) -> str:
     return os.path.join(folder, VARIABLES_FOLDER, VARIABLES_NAME)
 
 
+def _check_inside(path: str, folder: str | os.PathLike[str], what: str) -> None:
+    """Raises `GraphError` if a path leads out of the folder of a SavedModel."""
+    top = os.path.realpath(folder)
+    if os.path.commonpath([top, os.path.realpath(path)]) != top:
+        raise GraphError(
+            f"{what} is outside of the folder {os.fspath(folder)}; the files of a SavedModel stay inside. (For links, "
+            "copy the folder with the files that they lead to, as `cp -rL` does.)"
+        )
+
+
 # *** in ***
 
 
@@ -77,7 +87,7 @@ def read(folder: str | os.PathLike[str]) -> SavedModel:
 
     Raises:
       FileNotFoundError: the folder does not exist, or has no SavedModel.
-      GraphError: the file contains no such message, or one of another version.
+      GraphError: the file contains no such message, or one of another version, or is a link out of the folder.
       UnimplementedError: the message is split, as those above 2 GiB are.
       FailedPreconditionError, PermissionDeniedError, ResourceExhaustedError: the file is no regular file, cannot be
         read, or has more than 2 GiB.
@@ -89,6 +99,7 @@ def read(folder: str | os.PathLike[str]) -> SavedModel:
     path = os.path.join(folder, found[0])
     if found[0] == SPLIT:
         raise UnimplementedError(f"{path}: split messages are not read; save the model with less than 2 GiB of graphs")
+    _check_inside(path, folder, f"the file {found[0]}")
     data = local.whole(path)
     try:
         out: SavedModel = (
@@ -129,17 +140,18 @@ def initializer(meta: MetaGraphDef) -> str | None:
     Raises:
       GraphError: the file has several, or one that is not in the graph (also a ValueError).
     """
+    known = {node.name for node in meta.graph_def.node}
     if INIT_SIGNATURE in meta.signature_def:
         outputs = meta.signature_def[INIT_SIGNATURE].outputs
         if INIT_SIGNATURE not in outputs or not outputs[INIT_SIGNATURE].name:
             raise GraphError(f"the signature '{INIT_SIGNATURE}' names no operation in the output of that name")
-        return _in_graph(meta, outputs[INIT_SIGNATURE].name, "the initializer")
+        return _in_graph(known, outputs[INIT_SIGNATURE].name, "the initializer")
     for key in (MAIN_OP, LEGACY_INIT_OP):
         if key in meta.collection_def:
             names = meta.collection_def[key].node_list.value
             if len(names) != 1:
                 raise GraphError(f"Expected exactly one SavedModel init op. Found {len(names)} in '{key}'")
-            return _in_graph(meta, names[0], "the initializer")
+            return _in_graph(known, names[0], "the initializer")
     return None
 
 
@@ -155,10 +167,24 @@ def asset_files(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> dict[str,
         a symbolic link.
     """
     paths = asset_paths(meta, folder)
+    known = {node.name for node in meta.graph_def.node}
     return {
-        _in_graph(meta, asset.tensor_info.name, _title(asset)): path
+        _in_graph(known, asset.tensor_info.name, _title(asset)): path
         for asset, path in zip(assets_of(meta), paths, strict=True)
     }
+
+
+def checkpoint_of(folder: str | os.PathLike[str]) -> str:
+    """Returns the prefix of the checkpoint of a SavedModel, whose files may be missing.
+
+    Raises:
+      GraphError: a file of the checkpoint is outside of the folder, by a symbolic link.
+    """
+    prefix = variables_path(folder)
+    _check_inside(os.path.dirname(prefix), folder, f"the folder {VARIABLES_FOLDER!r}")
+    for path in checkpoints.files_of(prefix):
+        _check_inside(path, folder, f"the file {os.path.join(VARIABLES_FOLDER, os.path.basename(path))!r}")
+    return prefix
 
 
 def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]:
@@ -172,7 +198,6 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
       GraphError: an asset is malformed, or its path leaves the folder, by name or by a symbolic link.
     """
     out = []
-    top = os.path.realpath(folder)
     assets = os.path.join(folder, ASSETS_FOLDER)
     for asset in assets_of(meta):
         name = asset.filename
@@ -180,8 +205,9 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
         if not name or "\0" in name or not asset.tensor_info.name:
             raise GraphError(f"{where}: an asset needs the name of a file and that of a tensor")
         path = os.path.join(assets, name)
-        if os.path.isabs(name) or os.path.commonpath([top, os.path.realpath(path)]) != top or ".." in name.split("/"):
+        if os.path.isabs(name) or ".." in name.split("/"):
             raise GraphError(f"{where} is outside of the folder {os.fspath(folder)}; assets stay inside")
+        _check_inside(path, folder, where)
         out.append(path)
     return out
 
@@ -198,10 +224,9 @@ def assets_of(meta: MetaGraphDef) -> list[Any]:
     return given
 
 
-def _in_graph(meta: MetaGraphDef, name: str, where: str) -> str:
-    """Returns the name of a tensor or operation if the graph has its operation."""
-    op = name.partition(":")[0]
-    if not any(node.name == op for node in meta.graph_def.node):
+def _in_graph(known: Set[str], name: str, where: str) -> str:
+    """Returns the name of a tensor or operation whose operation is known."""
+    if name.partition(":")[0] not in known:
         raise GraphError(f"{where}: '{name}' is not in the graph")
     return name
 
