@@ -35,6 +35,7 @@ from benchmarks import (
     recording,
     recording_page,
     routes,
+    serving,
     startup,
     swap,
     watching,
@@ -242,3 +243,15 @@ def test_the_table_and_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
     data = json.loads(file.read_text(encoding="utf-8"))
     assert data["results"][0]["median"] == 2.0
     assert data["results"][0]["values"] == [3.0, 1.0, 2.0]
+
+
+def test_served_models_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--seconds", "0.2", "--connections", "2", "--batches", "8", "--systems", "headrace", "server alone"]
+    assert serving.main([*arguments, "--models", "rnn"]) == 0
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[4:]]
+    assert [row[:3] for row in rows] == [["rnn", "8", "headrace"], ["rnn", "8", "server alone"]]
+    for row in rows:
+        requests, p50, p99, lost = row[3:7]
+        assert float(requests.replace(",", "")) > 0
+        assert 0 < float(p50) <= float(p99)
+        assert lost == "0"

@@ -5,8 +5,12 @@ turn of the event loop, are joined along axis 0, and the results are cut again. 
 `delay` is positive: on an idle server each runs alone, and under load batches form by themselves.
 
 A batch fails as a whole, and one malformed request must not fail the others. So after an error each request of the
-batch runs alone, unless the error is about time or memory, which another run makes worse. Steps with an expected time
-below `INLINE_SECONDS` run in the thread of the event loop, because a change of threads takes as long.
+batch runs alone, unless the error is about time or memory, which another run makes worse.
+
+Steps with an expected time below `INLINE_SECONDS` run in the thread of the event loop, because a change of threads
+takes as long. All other requests wait for that thread, and the time of a step with loops depends on its arguments. So
+the step has `MOST_INLINE_SECONDS` there; then it starts again in another thread. Steps with effects cannot start twice,
+and run in other threads only.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from headrace.errors import (
 from headrace.records import record
 
 INLINE_SECONDS: Final = 1e-3
+MOST_INLINE_SECONDS: Final = 2e-2
 _LEARNING: Final = 0.2  # weight of the newest step in the mean of their times
 _FINAL: Final = (DeadlineExceededError, ResourceExhaustedError, CancelledError, UnavailableError, MemoryError)
 
@@ -69,6 +74,7 @@ class Batcher:
       most_waiting: the largest number of requests in the queue; more fail with `UnavailableError`.
       seconds: time of a request in the queue and in its step; later it fails with `DeadlineExceededError`.
       parallel: steps that may run at the same time in `executor`.
+      is_repeatable: whether a step has no effects.
     """
 
     def __init__(
@@ -81,6 +87,7 @@ class Batcher:
         most_waiting: int = 1000,
         seconds: float = 60.0,
         parallel: int = 1,
+        is_repeatable: bool = True,
     ) -> None:
         self._run = run
         self._executor = executor
@@ -89,6 +96,7 @@ class Batcher:
         self._most_waiting = most_waiting
         self._seconds = seconds
         self._parallel = parallel
+        self._is_repeatable = is_repeatable
         self._queue: deque[_Waiting] = deque()
         self._loop = asyncio.get_running_loop()
         self._is_scheduled = False
@@ -136,12 +144,14 @@ class Batcher:
             batch = self._take()
             if not batch:
                 continue
-            if self._mean < INLINE_SECONDS and not self._running:
-                self._end(batch, *self._outcomes(batch))
-            else:
-                self._running += 1
-                started = self._loop.run_in_executor(self._executor, self._outcomes, batch)
-                started.add_done_callback(functools.partial(self._done, batch))
+            if self._mean < INLINE_SECONDS and not self._running and self._is_repeatable:
+                outcomes, seconds = self._outcomes(batch, MOST_INLINE_SECONDS)
+                if not any(isinstance(x, DeadlineExceededError) for x in outcomes):
+                    self._end(batch, outcomes, seconds)
+                    continue
+            self._running += 1
+            started = self._loop.run_in_executor(self._executor, self._outcomes, batch, self._seconds)
+            started.add_done_callback(functools.partial(self._done, batch))
         if self._idle is not None and not (self._queue or self._running):
             self._idle.set_result(None)
             self._idle = None
@@ -166,27 +176,27 @@ class Batcher:
                 break
         return out
 
-    def _outcomes(self, batch: list[_Waiting]) -> tuple[list[Any], float]:
-        """Runs a batch; returns the outcome of each request, and the time in seconds."""
+    def _outcomes(self, batch: list[_Waiting], most: float) -> tuple[list[Any], float]:
+        """Runs a batch for at most `most` seconds; returns outcomes and the time taken."""
         began = time.perf_counter()
         if len(batch) == 1:
-            found: list[Any] = [self._outcome(batch[0].inputs, batch)]
+            found: list[Any] = [self._outcome(batch[0].inputs, batch, most)]
         else:
             joined = [np.concatenate(parts) for parts in zip(*[w.inputs for w in batch], strict=True)]
-            values = self._outcome(joined, batch)
+            values = self._outcome(joined, batch, most)
             found = values if isinstance(values, BaseException) else _cut(values, batch)  # type: ignore[assignment]
             if isinstance(found, _FINAL):
                 found = [found] * len(batch)
             elif isinstance(found, BaseException):
-                found = [self._outcome(w.inputs, [w]) for w in batch]
+                found = [self._outcome(w.inputs, [w], most) for w in batch]
         return found, time.perf_counter() - began
 
-    def _outcome(self, inputs: list[np.ndarray], batch: list[_Waiting]) -> Any:
+    def _outcome(self, inputs: list[np.ndarray], batch: list[_Waiting], most: float) -> Any:
         left = min(w.until for w in batch) - time.monotonic()
         if left <= 0:
             return DeadlineExceededError(f"the request waited {self._seconds:g} s")
         try:
-            return self._run(inputs, max(1, int(left * 1000)))
+            return self._run(inputs, max(1, int(1000 * min(left, most))))
         except Exception as e:
             return e
 

@@ -54,6 +54,7 @@ class Version:
                 most_waiting=limits.waiting,
                 seconds=limits.step_seconds,
                 parallel=limits.threads,
+                is_repeatable=not signature.writes,
             )
             for name, signature in self.signatures.items()
         }

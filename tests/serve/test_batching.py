@@ -260,6 +260,44 @@ def test_short_steps_run_in_the_thread_of_the_event_loop() -> None:
     assert threads[-1] == threading.get_ident()
 
 
+def test_a_step_that_takes_longer_than_expected_leaves_the_event_loop() -> None:
+    calls = []
+
+    def step(inputs: Sequence[np.ndarray], timeout_ms: int) -> list[np.ndarray]:
+        calls.append((threading.get_ident(), timeout_ms))
+        if inputs[0][0] and timeout_ms < 1000:
+            raise DeadlineExceededError("the time is over")
+        return [inputs[0]]
+
+    async def body(make: Callable[..., Batcher]) -> None:
+        batcher = make(step)
+        for _ in range(60):
+            await batcher.submit([np.zeros(1)])
+        assert (await batcher.submit([np.ones(1)]))[0] == 1
+
+    run(body)
+    assert calls[-2] == (threading.get_ident(), 20)
+    assert calls[-1][0] != threading.get_ident()
+    assert calls[-1][1] > 1000
+
+
+def test_a_step_with_effects_never_runs_in_the_event_loop() -> None:
+    threads = set()
+
+    def step(inputs: Sequence[np.ndarray], timeout_ms: int) -> list[np.ndarray]:
+        del timeout_ms
+        threads.add(threading.get_ident())
+        return [inputs[0]]
+
+    async def body(make: Callable[..., Batcher]) -> None:
+        batcher = make(step, is_repeatable=False)
+        for _ in range(60):
+            await batcher.submit([np.zeros(1)])
+
+    run(body)
+    assert threading.get_ident() not in threads
+
+
 def test_finished_waits_for_all_requests() -> None:
     steps = Steps()
     steps.hold.clear()

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -280,6 +281,35 @@ def test_a_step_without_end_is_stopped(tmp_path: Path) -> None:
         status, content = request(server.port, PATH, BODY)
         assert (status, bool(content["error"])) == (504, True)
         assert request(server.port, PATH, b'{"instances": [[-1, 0]]}')[0] == 200
+
+
+def test_a_long_step_after_short_ones_does_not_delay_others(tmp_path: Path) -> None:
+    with tf.Graph().as_default(), tf.Session() as sess:
+        n = tf.placeholder(tf.int32, [])
+        y = tf.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, a * 0.5 + tf.sin(a)), [0, 1.0])[1]
+        tf.saved_model.simple_save(sess, str(tmp_path / "loop"), {"n": n}, {"y": y})
+    save(tmp_path / "m", 2.0)
+    models = {"m": tmp_path / "m", "loop": tmp_path / "loop"}
+    with Server(models, limits=Limits(step_seconds=2.0)) as server:
+        path = "/v1/models/loop:predict"
+        with Load(server.port, path, b'{"inputs": 1}', clients=1) as short:
+            short.wait(200)
+        with Load(server.port, PATH, BODY, clients=1) as load:
+            load.wait(50)
+            long = threading.Thread(
+                target=lambda: answers.append(request(server.port, path, b'{"inputs": 2000000000}'))
+            )
+            answers: list[Any] = []
+            long.start()
+            slowest = 0.0
+            while long.is_alive():
+                began = time.monotonic()
+                load.wait(1)
+                slowest = max(slowest, time.monotonic() - began)
+            long.join()
+    assert answers[0][0] == 504
+    assert slowest < 1.0
+    assert not load.lost
 
 
 # *** start ***
