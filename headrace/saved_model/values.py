@@ -31,11 +31,10 @@ class Values:
 
     Raises:
       DataLossError: the checkpoint is damaged.
-      GraphError: it is outside of the folder, by a symbolic link.
     """
 
     def __init__(self, folder: str | os.PathLike[str], objects: SavedObjectGraph) -> None:
-        self._prefix = saved_model.checkpoint_of(folder)
+        self._prefix = saved_model.variables_path(folder)
         self._reader: checkpoints.Reader | None = None
         self._keys: dict[int, dict[str, str]] = {}  # number of a node -> kind of a value -> key
         if checkpoints.exists(self._prefix):
