@@ -28,6 +28,7 @@ from benchmarks import (
     growth,
     interpreter,
     jitted,
+    loading,
     native_coverage,
     per_example,
     placement,
@@ -69,6 +70,7 @@ pytestmark = pytest.mark.system
         lambda: gradient_memory.recomputation(lengths=(20,), repeats=1),
         lambda: per_example.per_example(repeats=1),
         lambda: swap.swap(repeats=1, size=swap.Lstm(32, 64, 40)),
+        lambda: loading.loading(megabytes=2, repeats=1),
         lambda: datasets.datasets(repeats=2),
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
         lambda: placement.placement(graphs=2),
@@ -99,7 +101,7 @@ def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
 def test_every_benchmark_is_listed() -> None:
     assert set(program.BENCHMARKS) == {
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
-        "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example",
+        "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example", "loading",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "datasets", "devices",
         "placement",
         "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage", "recording",

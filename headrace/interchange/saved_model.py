@@ -9,8 +9,9 @@
 A graph is loaded in four steps: its operations are imported, its saver restores the variables, the tensors of
 `asset_files` are fed the paths of the assets, and the operation `initializer` runs with them.
 
-A folder may come from anywhere: the message is at most as large as a protobuf message can be, and no file outside of
-the folder is read, neither by the name of an asset nor through a symbolic link.
+A folder may come from anywhere: the message is at most as large as a protobuf message can be, and no asset is outside
+of the folder, neither by its name nor through a symbolic link, since operations can pass its contents on. The other
+files may be links, as in the folders of download caches: their contents are checked against formats and checksums.
 
 Source: TensorFlow's `tf.compat.v1.saved_model`.
 """
@@ -27,7 +28,7 @@ from google.protobuf import any_pb2
 
 from headrace import pb
 from headrace.errors import GraphError, UnimplementedError
-from headrace.files import checkpoints, commit, local
+from headrace.files import commit, local
 from headrace.interchange import files
 
 if TYPE_CHECKING:
@@ -67,12 +68,12 @@ def variables_path(folder: str | os.PathLike[str]) -> str:
 
 
 def _check_inside(path: str, folder: str | os.PathLike[str], what: str) -> None:
-    """Raises `GraphError` if a path leads out of the folder of a SavedModel."""
+    """Raises `GraphError` if the path of an asset leads out of the folder of a SavedModel."""
     top = os.path.realpath(folder)
     if os.path.commonpath([top, os.path.realpath(path)]) != top:
         raise GraphError(
-            f"{what} is outside of the folder {os.fspath(folder)}; the files of a SavedModel stay inside. (For links, "
-            "copy the folder with the files that they lead to, as `cp -rL` does.)"
+            f"{what} is outside of the folder {os.fspath(folder)}; assets stay inside. (For links, copy the folder "
+            "with the files that they lead to, as `cp -rL` does.)"
         )
 
 
@@ -87,7 +88,7 @@ def read(folder: str | os.PathLike[str]) -> SavedModel:
 
     Raises:
       FileNotFoundError: the folder does not exist, or has no SavedModel.
-      GraphError: the file contains no such message, or one of another version, or is a link out of the folder.
+      GraphError: the file contains no such message, or one of another version.
       UnimplementedError: the message is split, as those above 2 GiB are.
       FailedPreconditionError, PermissionDeniedError, ResourceExhaustedError: the file is no regular file, cannot be
         read, or has more than 2 GiB.
@@ -99,7 +100,6 @@ def read(folder: str | os.PathLike[str]) -> SavedModel:
     path = os.path.join(folder, found[0])
     if found[0] == SPLIT:
         raise UnimplementedError(f"{path}: split messages are not read; save the model with less than 2 GiB of graphs")
-    _check_inside(path, folder, f"the file {found[0]}")
     data = local.whole(path)
     try:
         out: SavedModel = (
@@ -172,19 +172,6 @@ def asset_files(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> dict[str,
         _in_graph(known, asset.tensor_info.name, _title(asset)): path
         for asset, path in zip(assets_of(meta), paths, strict=True)
     }
-
-
-def checkpoint_of(folder: str | os.PathLike[str]) -> str:
-    """Returns the prefix of the checkpoint of a SavedModel, whose files may be missing.
-
-    Raises:
-      GraphError: a file of the checkpoint is outside of the folder, by a symbolic link.
-    """
-    prefix = variables_path(folder)
-    _check_inside(os.path.dirname(prefix), folder, f"the folder {VARIABLES_FOLDER!r}")
-    for path in checkpoints.files_of(prefix):
-        _check_inside(path, folder, f"the file {os.path.join(VARIABLES_FOLDER, os.path.basename(path))!r}")
-    return prefix
 
 
 def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]:

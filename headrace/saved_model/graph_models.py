@@ -55,7 +55,7 @@ def load_graph(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> LoadedObje
     """
     assets = saved_model.asset_files(meta, folder)
     initializer = saved_model.initializer(meta)
-    prefix = saved_model.checkpoint_of(folder)
+    prefix = saved_model.variables_path(folder)
     graph = scopes.Graph()
     with graph.all_or_nothing():
         import_meta_graph(_graph_only(meta), graph=graph)

@@ -31,15 +31,14 @@ class Values:
 
     Raises:
       DataLossError: the checkpoint is damaged.
-      GraphError: it is outside of the folder, by a symbolic link.
     """
 
     def __init__(self, folder: str | os.PathLike[str], objects: SavedObjectGraph) -> None:
-        self._prefix = saved_model.checkpoint_of(folder)
+        self._prefix = saved_model.variables_path(folder)
         self._reader: checkpoints.Reader | None = None
         self._keys: dict[int, dict[str, str]] = {}  # number of a node -> kind of a value -> key
         if checkpoints.exists(self._prefix):
-            self._reader = checkpoints.open(self._prefix)
+            self._reader = checkpoints.open(self._prefix, maps=True)
             if OBJECT_GRAPH in self._reader.entries:
                 data = np.asarray(self._reader.read(OBJECT_GRAPH), object).item()
                 self._match(objects, read_graph(data))
@@ -81,7 +80,9 @@ class Values:
                 f"the variable {name!r} (node {node}) has no value in the SavedModel's checkpoint {self._prefix!r}; "
                 "copy the folder again, with its `variables`"
             )
-        return self._reader.read(key)
+        value = self._reader.read(key)
+        value.flags.writeable = False  # so that the variable takes the array and not a copy
+        return value
 
     def read(self, key: str) -> np.ndarray:
         """Returns the value of a key.

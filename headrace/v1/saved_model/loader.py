@@ -88,7 +88,7 @@ def load(
     meta = saved_model.with_tags(parse_saved_model(export_dir), tags)
     assets = saved_model.asset_files(meta, export_dir)
     initializer = saved_model.initializer(meta)
-    prefix = saved_model.checkpoint_of(export_dir)
+    prefix = saved_model.variables_path(export_dir)
     with sess.graph.as_default():
         found, saver = add_meta_graph(meta, import_scope=import_scope, **saver_kwargs)
         if saver is not None:
