@@ -68,7 +68,7 @@ def variables_path(folder: str | os.PathLike[str]) -> str:
 
 
 def _check_inside(path: str, folder: str | os.PathLike[str], what: str) -> None:
-    """Raises `GraphError` if the path of an asset leads out of the folder of a SavedModel."""
+    """Raises `GraphError` if the path of an asset leads out of the folder."""
     top = os.path.realpath(folder)
     if os.path.commonpath([top, os.path.realpath(path)]) != top:
         raise GraphError(
