@@ -185,6 +185,7 @@ _LATER = {
     "load": "headrace.saved_model.models:load",
     "save": "headrace.saved_model.models:save",
     "saved_model": "headrace.saved_model",
+    "serve": "headrace.serve",
     "cluster": "headrace.dist.launch",
     "breakpoint_page": "headrace.observe.breakpoint_page:breakpoint_page",
     "breakpoint_when": "headrace.observe.breakpoints:breakpoint_when",
@@ -198,7 +199,7 @@ _LATER = {
 }
 
 if _typing.TYPE_CHECKING:
-    from headrace import autograph, master_service, onnx, saved_model, train
+    from headrace import autograph, master_service, onnx, saved_model, serve, train
     from headrace.api import data
     from headrace.api import image, initializers, io, layers, quantization, signal, strings, summary
     from headrace.api.sparse import sets
@@ -261,6 +262,7 @@ __all__ = [
     "right_shift", "rint", "roll", "round", "rsqrt", "run_eagerly", "saturate_cast", "save", "saved_model", "scan",
     "scatter_nd",
     "searchsorted", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum", "sequence_mask",
+    "serve",
     "set_diag", "setdiff1d", "sets", "shape", "shape_n", "sigmoid", "sign", "simulate", "sin", "sinh", "size", "slice",
     "sort", "sparse", "sparse_placeholder", "special", "split", "sqrt", "square", "squared_difference", "squeeze",
     "stack", "stop_gradient", "strided_slice", "string", "strings", "subtract", "summary", "switch_case", "tan", "tanh",

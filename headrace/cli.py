@@ -11,6 +11,7 @@
     headrace view step.hrrec                            # the page of a recorded step (`hr.record`), or of a graph
     headrace worker --cluster cluster.toml --job worker --task 0
     headrace status headrace://host:2222
+    headrace serve DIR                                  # answers requests for a SavedModel over HTTP
     headrace serve --grpc 8470                          # TensorFlow's clients run their graphs here
     headrace docs learn/tutorial                        # a page of the documentation; `headrace docs` lists the pages
     headrace migrate program.py                         # names of TensorFlow 1 that headrace.v1 lacks
@@ -218,25 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     worker.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
     worker.set_defaults(command=_worker, failed=FAILED)
 
-    serve = commands.add_parser("serve", help="answer TensorFlow's clients")
-    serve.add_argument(
-        "--grpc", type=_port, required=True, metavar="PORT", help="port of TensorFlow's master service; 0: a free one"
-    )
-    serve.add_argument("--host", default="127.0.0.1", metavar="HOST", help="address to listen on, if not loopback")
-    serve.add_argument("--target", metavar="TARGET", help="a cluster that runs the steps, headrace://host:port")
-    serve.add_argument(
-        "--device", action="append", default=[], metavar="TYPE=N", help="number of devices of a type, such as CPU=2"
-    )
-    serve.add_argument("--job", default="localhost", metavar="NAME", help="the job in the names of the devices")
-    serve.add_argument("--files", metavar="DIR", help="the folder whose files clients may use; without it none")
-    serve.add_argument(
-        "--largest-message", type=_bytes, metavar="BYTES", help="size of the largest request or response"
-    )
-    serve.add_argument("--sessions", type=int, metavar="N", help="the largest number of open sessions")
-    serve.add_argument("--idle", type=_seconds, metavar="SECONDS", help="time without calls after which a session ends")
-    _add_guards(serve)
-    serve.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
-    serve.set_defaults(command=_serve_grpc, failed=FAILED)
+    _add_serve(commands)
 
     status = commands.add_parser("status", help="describe a cluster: workers, steps under way, and their waits")
     status.add_argument("target", metavar="TARGET", help="the address of a server, headrace://host:port")
@@ -318,10 +301,19 @@ def _worker(args: argparse.Namespace) -> int:
     return OK
 
 
-def _serve_grpc(args: argparse.Namespace) -> int:
-    from headrace.master_service import command
+def _serve(args: argparse.Namespace) -> int:
+    if bool(args.models) == (args.grpc is not None):
+        raise UsageError("serve: give folders of models for HTTP, or --grpc PORT for TensorFlow's clients")
+    options, other = (_GRPC_ONLY, "--grpc") if args.models else (_HTTP_ONLY, "folders of models")
+    wrong = [name for name in options if getattr(args, name) is not None]
+    if wrong:
+        raise UsageError(f"serve: --{wrong[0].replace('_', '-')} is an option for {other}")
+    if args.models:
+        from headrace.serve.command import serve
+    else:
+        from headrace.master_service.command import serve
 
-    command.serve(args, lambda text: print(f"headrace: {text}", file=sys.stderr))
+    serve(args, lambda text: print(f"headrace: {text}", file=sys.stderr))
     return OK
 
 
@@ -330,6 +322,41 @@ def _status(args: argparse.Namespace) -> int:
 
     print(command.status(args))
     return OK
+
+
+# Options of `headrace serve` that belong to one of its two protocols.
+_HTTP_ONLY: Final = ("port", "batch", "batch_delay", "timeout", "largest_body", "connections", "threads")
+_GRPC_ONLY: Final = (
+    "target", "device", "job", "files", "largest_message", "sessions", "idle", "cert", "key", "ca", "secret_file",
+)  # fmt: skip
+
+
+def _add_serve(commands: Any) -> None:
+    serve = commands.add_parser("serve", help="serve models over HTTP, or run the graphs of TensorFlow's clients")
+    serve.add_argument("--host", default="127.0.0.1", metavar="HOST", help="address to listen on, if not loopback")
+    serve.add_argument("--traceback", action="store_true", help="show Python's traceback of an error")
+    http = serve.add_argument_group("models over HTTP")
+    http.add_argument("models", nargs="*", metavar="[NAME=]DIR", help="a SavedModel, or a folder of versions 1, 2, ...")
+    http.add_argument("--port", type=_port, metavar="PORT", help="port of HTTP (8501); 0: a free one")
+    http.add_argument("--batch", type=int, metavar="N", help="rows of the largest batch (128); 0: no batches")
+    http.add_argument(
+        "--batch-delay", type=_seconds, metavar="SECONDS", help="wait of a request for others of its batch (none)"
+    )
+    http.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="time of a request (60 s)")
+    http.add_argument("--largest-body", type=_bytes, metavar="BYTES", help="size of a request (16 MiB)")
+    http.add_argument("--connections", type=int, metavar="N", help="open connections (1000)")
+    http.add_argument("--threads", type=int, metavar="N", help="steps of a signature at the same time (2)")
+    grpc = serve.add_argument_group("TensorFlow's clients")
+    grpc.add_argument("--grpc", type=_port, metavar="PORT", help="port of TensorFlow's master service; 0: a free one")
+    grpc.add_argument("--target", metavar="TARGET", help="a cluster that runs the steps, headrace://host:port")
+    grpc.add_argument("--device", action="append", metavar="TYPE=N", help="number of devices of a type, such as CPU=2")
+    grpc.add_argument("--job", metavar="NAME", help="the job in the names of the devices")
+    grpc.add_argument("--files", metavar="DIR", help="the folder whose files clients may use; without it none")
+    grpc.add_argument("--largest-message", type=_bytes, metavar="BYTES", help="size of the largest request or response")
+    grpc.add_argument("--sessions", type=int, metavar="N", help="the largest number of open sessions")
+    grpc.add_argument("--idle", type=_seconds, metavar="SECONDS", help="time without calls after which a session ends")
+    _add_guards(grpc)
+    serve.set_defaults(command=_serve, failed=FAILED)
 
 
 def _add_guards(parser: argparse.ArgumentParser) -> None:
@@ -438,6 +465,8 @@ def _run(args: argparse.Namespace) -> int:
 def _run_model(args: argparse.Namespace) -> int:
     """Calls a signature of a SavedModel; `--fetch` selects results."""
     from headrace.saved_model import load
+    from headrace.saved_model.functions import ConcreteFunction
+    from headrace.saved_model.graph_models import GraphFunction
 
     for option in ("init", "save", "trace", "stats", "timeout"):
         if getattr(args, option):
@@ -445,7 +474,9 @@ def _run_model(args: argparse.Namespace) -> int:
     began = time.perf_counter()
     model = _read_model(args.graph, load)
     name = args.signature or "serving_default"
-    calls = getattr(model, "signatures", {})
+    given = getattr(model, "signatures", None)
+    calls = given if isinstance(given, dict) else {}  # a file may have any object there
+    calls = {k: f for k, f in calls.items() if isinstance(f, (ConcreteFunction, GraphFunction))}
     if name not in calls:
         raise UsageError(f"{args.graph!r} has no signature {name!r}; it has {', '.join(sorted(calls)) or 'none'}")
     call = calls[name]

@@ -830,6 +830,10 @@ TRACE_EVENTS: Final = 2_000_000
 # Unit: bytes. Estimate.
 CHECKSUM_BYTES: Final = 1 << 22
 
+# Size from which a tensor of a mapped file is memory of the file; smaller ones are read.
+# Unit: bytes. Estimate (benchmarks/loading.py).
+MAPPED_BYTES: Final = 1 << 12
+
 # Size of the parts in which data of a claimed length is read.
 # Unit: bytes. Bound (tests/files/test_hostile_checkpoints.py).
 READ_BYTES: Final = 1 << 20

@@ -28,6 +28,7 @@ from benchmarks import (
     growth,
     interpreter,
     jitted,
+    loading,
     native_coverage,
     per_example,
     placement,
@@ -35,6 +36,7 @@ from benchmarks import (
     recording,
     recording_page,
     routes,
+    serving,
     startup,
     swap,
     watching,
@@ -68,6 +70,7 @@ pytestmark = pytest.mark.system
         lambda: gradient_memory.recomputation(lengths=(20,), repeats=1),
         lambda: per_example.per_example(repeats=1),
         lambda: swap.swap(repeats=1, size=swap.Lstm(32, 64, 40)),
+        lambda: loading.loading(megabytes=2, repeats=1),
         lambda: datasets.datasets(repeats=2),
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
         lambda: placement.placement(graphs=2),
@@ -98,7 +101,7 @@ def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
 def test_every_benchmark_is_listed() -> None:
     assert set(program.BENCHMARKS) == {
         "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
-        "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example",
+        "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example", "loading",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "datasets", "devices",
         "placement",
         "routes", "cluster", "eager_ops", "jitted", "native", "native_coverage", "recording",
@@ -242,3 +245,15 @@ def test_the_table_and_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[st
     data = json.loads(file.read_text(encoding="utf-8"))
     assert data["results"][0]["median"] == 2.0
     assert data["results"][0]["values"] == [3.0, 1.0, 2.0]
+
+
+def test_served_models_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--seconds", "0.2", "--connections", "2", "--batches", "8", "--systems", "headrace", "server alone"]
+    assert serving.main([*arguments, "--models", "rnn"]) == 0
+    rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[4:]]
+    assert [row[:3] for row in rows] == [["rnn", "8", "headrace"], ["rnn", "8", "server alone"]]
+    for row in rows:
+        requests, p50, p99, lost = row[3:7]
+        assert float(requests.replace(",", "")) > 0
+        assert 0 < float(p50) <= float(p99)
+        assert lost == "0"

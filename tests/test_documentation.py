@@ -56,6 +56,7 @@ PAGES = (
     "docs/how-to/inspecting.md",
     "docs/how-to/onnx.md",
     "docs/how-to/tensorflow_clients.md",
+    "docs/how-to/serving.md",
     "docs/how-to/counters.md",
     "docs/how-to/profiling.md",
     "docs/how-to/extending.md",

@@ -111,7 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "target": ENGINE | {"compiled_step", "environment", "pipeline", "stages"},
     "dist": TOP | {"observe"},
     "train": TOP,
-    "saved_model": TOP | {"pb", "train"},
+    "saved_model": TOP | {"inspect", "pb", "train"},
     "onnx": TOP,
     "serve": TOP | {"dist", "pb", "saved_model", "train"},
     "master_service": TOP | {"dist", "pb"},
@@ -190,6 +190,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "saved_model": ARRAYS | {"google"},
     "master_service": ARRAYS | {"google", "grpc"},
     "onnx": ARRAYS | {"google", "onnx"},
+    "serve": ARRAYS | {"httptools", "orjson", "uvicorn"},
 }
 
 # Single modules that promise more than their layer does: the propagator is pure.

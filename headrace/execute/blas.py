@@ -21,14 +21,15 @@ _scipy_seen: set[str] = set()
 _active = 0
 _limited: list[Any] = []  # the libraries that the running steps limit
 _before: list[int] = []  # the limit of each of `_limited` before the first of these steps
+_now = 0  # the limit that the running steps have set; 0 while none runs
 
 
 def _forked() -> None:
     """Restores the limits in a forked process, where no step runs."""
-    global _lock, _active
+    global _lock, _active, _now
     _lock = threading.Lock()
     if _active:
-        _active = 0
+        _active = _now = 0
         intra_op.set_threads(1)
         for lib, before in zip(_limited, _before):
             lib.set_num_threads(before)
@@ -59,22 +60,25 @@ class threads:
         self._n = n
 
     def __enter__(self) -> None:
-        global _active, _before, _limited
+        global _active, _before, _limited, _now
         with _lock:
             if not _active:
                 _limited = _find()
                 _before = [lib.get_num_threads() for lib in _limited]
             self._libraries = _limited
             _active += 1
-            intra_op.set_threads(self._n)
-            for lib in _limited:
-                lib.set_num_threads(self._n)
+            if _now != self._n:  # a call of each library takes microseconds, as long as a short step
+                intra_op.set_threads(self._n)
+                for lib in _limited:
+                    lib.set_num_threads(self._n)
+                _now = self._n
 
     def __exit__(self, *exc: object) -> None:
-        global _active
+        global _active, _now
         with _lock:
             _active = max(_active - 1, 0)  # a process that was forked inside the block does not count it
             if not _active:
+                _now = 0
                 intra_op.set_threads(1)
                 for lib, before in zip(self._libraries, _before, strict=True):
                     lib.set_num_threads(before)

@@ -20,13 +20,14 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO, Final, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from headrace import dtypes, pb, varints
+from headrace import dtypes, pb, thresholds, varints
 from headrace.dtypes import DType
 from headrace.errors import (
     DataLossError,
@@ -36,7 +37,7 @@ from headrace.errors import (
 from headrace.files import commit, sstable, system
 from headrace.files.checksum import as_bytes, crc32c, little_endian, mask
 from headrace.files.manifest import ManifestEntry, TensorEntry, distinct, entry_of
-from headrace.files.regular import RegularFile, check_apart, delete, named
+from headrace.files.regular import MappedFile, RegularFile, check_apart, delete, named
 from headrace.files.slices import TensorSlice, assemble, is_shape
 from headrace.records import record
 
@@ -112,6 +113,7 @@ class Bundle:
 
     Args:
       prefix: The path of the files without ".index".
+      maps: Whether the arrays of large tensors are memory of their files; see `MappedFile` for what that demands.
 
     Attributes:
       prefix: The path of the files without ".index".
@@ -127,8 +129,9 @@ class Bundle:
 
     format = "tensorflow"
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, maps: bool = False) -> None:
         self.prefix = prefix
+        self._maps: dict[str, MappedFile | None] | None = {} if maps else None  # by the paths of data files
         self.strange: dict[str, int] = {}
         self.entries: dict[str, TensorEntry] = {}
         self.protos: dict[bytes, pb.BundleEntryProto] = {}
@@ -227,7 +230,8 @@ class Bundle:
 
     def _stored(self, name: str, proto: pb.BundleEntryProto, shape: tuple[int, ...], dtype: DType) -> np.ndarray:
         path = data_path(self.prefix, proto.shard_id, self.shards)
-        with RegularFile(path) as file:
+        is_aligned = dtype is not dtypes.string and proto.offset % dtype.size == 0
+        with self._opened(path, is_aligned and proto.size >= thresholds.MAPPED_BYTES) as file:
             data = file.read_array(proto.offset, proto.size, f"tensor {name!r}")
         if dtype is dtypes.string:
             return _strings(data, proto.crc32c, shape, f"{path}: tensor {name!r}")
@@ -235,6 +239,21 @@ class Bundle:
         if dtype is dtypes.bool_ and data.size and data.max() > 1:
             raise DataLossError(f"{path}: tensor {name!r} has truth values other than 0 and 1")
         return data.view(dtype.numpy).reshape(shape)
+
+    @contextmanager
+    def _opened(self, path: str, can_map: bool) -> Iterator[RegularFile | MappedFile]:
+        """Opens a data file, mapped for a tensor that can be.
+
+        The bundle must map files, and the file system must have mappings.
+        """
+        found = self._maps.get(path) if self._maps is not None and can_map else None
+        if found is not None:
+            yield found
+            return
+        with RegularFile(path) as file:
+            if self._maps is not None and can_map:
+                found = self._maps[path] = file.mapped()
+            yield found or file
 
 
 def _parsed(kind: type[_Message], value: bytes, path: str) -> _Message:

@@ -88,7 +88,7 @@ def modified(prefix: str) -> float | None:
     return None
 
 
-def open(prefix: str) -> Reader:
+def open(prefix: str, maps: bool = False) -> Reader:
     """Opens the checkpoint of a prefix.
 
     If several formats exist (because a program was killed before it deleted the checkpoint it replaced), the native one
@@ -96,6 +96,8 @@ def open(prefix: str) -> Reader:
 
     Args:
       prefix: The prefix.
+      maps: Whether the arrays of large tensors may be memory of their files, which must not change as long as the
+        arrays exist (`files.regular.MappedFile`). Only tensors of TensorFlow's format are.
 
     Returns:
       The checkpoint.
@@ -118,7 +120,7 @@ def open(prefix: str) -> Reader:
     if system.lexists(native.index_path(prefix)):
         return native.Native(prefix)
     if system.lexists(bundle.index_path(prefix)):
-        return bundle.Bundle(prefix)
+        return bundle.Bundle(prefix, maps)
     if checkpoint_v1.paths(prefix):
         return checkpoint_v1.First(prefix)
     raise NotFoundError(

@@ -64,7 +64,7 @@ def whole(path: Path, most: int = MOST_BYTES) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > most:
             raise ResourceExhaustedError(f"{text_of(path)} has {size} bytes; at most {most} are read at once")
-        content: bytes = file.read(most + 1)
+        content = taken(file, most + 1)
     if len(content) > most:  # it grew, or the system does not report the size of such files
         raise ResourceExhaustedError(f"{text_of(path)} has more than {most} bytes; so many are read at once at most")
     return content

@@ -7,6 +7,7 @@ with the file's size before memory is allocated, and an `OSError` becomes one of
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -43,6 +44,7 @@ _CLASSES: Final[dict[int, type[OpError]]] = {
     errno.EDQUOT: ResourceExhaustedError,
     errno.EFBIG: ResourceExhaustedError,
     errno.EMFILE: ResourceExhaustedError,
+    errno.ENOMEM: ResourceExhaustedError,
     errno.ENFILE: ResourceExhaustedError,
     errno.EIO: DataLossError,
     errno.ENAMETOOLONG: InvalidArgumentError,
@@ -115,11 +117,7 @@ class RegularFile:
 
     def read_array(self, offset: int, n: int, what: str = "data") -> np.ndarray:
         """Reads `n` bytes from `offset` on into a new uint8 vector; errors as in `read`."""
-        if offset < 0 or n < 0 or offset + n > self.size:
-            raise DataLossError(
-                f"{self.path}: {what} should be {n} bytes at {offset}, but the file has {self.size}; it was "
-                "cut short or damaged"
-            )
+        _check_range(self.path, self.size, offset, n, what)
         out = np.empty(n, np.uint8)
         view, at = memoryview(out), offset  # type: ignore[arg-type]
         while view:
@@ -129,6 +127,60 @@ class RegularFile:
                 raise DataLossError(f"{self.path}: the file became shorter while {what} was read")
             view, at = view[got:], at + got
         return out
+
+    def mapped(self) -> MappedFile | None:
+        """Maps the file into memory; None if its file system cannot."""
+        try:
+            return MappedFile(self.path, self._fd, self.size)
+        except OSError as e:
+            if e.errno == errno.ENODEV:
+                return None
+            with named(self.path):
+                raise
+
+
+class MappedFile:
+    """Regular file in memory.
+
+    The system reads a page of it at the first use. The pages are private, so a change of an array does not reach the
+    file. They are there as long as an array refers to them, also after the file is deleted, or replaced by another one
+    of its name. The bytes of the file must not change: a page that was not used yet would have the new ones, and the
+    use of a page that the file no longer has ends the process (SIGBUS). headrace's own writers replace files.
+
+    Args:
+      path: The path of the file.
+      fd: Its descriptor, which is not needed after the construction.
+      size: Its size.
+
+    Raises:
+      OSError: The system cannot map the file.
+      DataLossError: The file became shorter.
+    """
+
+    def __init__(self, path: str, fd: int, size: int) -> None:
+        self.path, self.size = path, size
+        self._bytes = np.empty(0, np.uint8)
+        if size:
+            try:
+                self._bytes = np.frombuffer(mmap.mmap(fd, size, access=mmap.ACCESS_COPY), np.uint8)
+            except ValueError as e:
+                raise DataLossError(f"{path}: the file became shorter while it was opened") from e
+
+    def read_array(self, offset: int, n: int, what: str = "data") -> np.ndarray:
+        """Returns `n` bytes from `offset` on as a uint8 vector, not a copy.
+
+        Errors are those of `RegularFile.read`.
+        """
+        _check_range(self.path, self.size, offset, n, what)
+        return self._bytes[offset : offset + n]
+
+
+def _check_range(path: str, size: int, offset: int, n: int, what: str) -> None:
+    """Raises `DataLossError` unless a file of `size` bytes has `n` bytes at `offset`."""
+    if offset < 0 or n < 0 or offset + n > size:
+        raise DataLossError(
+            f"{path}: {what} should be {n} bytes at {offset}, but the file has {size}; it was cut short or damaged"
+        )
 
 
 def check_apart(ranges: Iterable[tuple[int, int, str]], path: str) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headrace.pb import MetaGraphDef
 
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # including the field tags of every binary GraphDef
+_MOST_CITED: Final = 1000  # characters of a parser's message
 _PBTXT: Final = re.compile(r"(\s|#.*\n)*(node|library|versions?|debug_info)\s*[:{<]")
 _META_TEXT: Final = re.compile(
     r"(\s|#.*\n)*(meta_info_def|graph_def|saver_def|(collection|signature|asset_file|object_graph)_def)\s*[:{<]"
@@ -187,7 +188,9 @@ def parse_text(kind: Any, text: str) -> Any:
     try:
         return text_format.Parse(text, kind(), descriptor_pool=_TensorFlowNames())  # type: ignore[arg-type]
     except text_format.ParseError as e:
-        raise GraphError(f"not a {name}: {e}") from e
+        said = str(e)  # it cites the input
+        said = said if len(said) <= _MOST_CITED else f"{said[:_MOST_CITED]}..."
+        raise GraphError(f"not a {name}: {said}") from e
     except RecursionError as e:  # of the text parser; the binary one has a limit of its own
         raise GraphError(f"not a {name}: its messages are nested too deeply") from e
 

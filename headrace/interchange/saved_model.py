@@ -9,8 +9,9 @@
 A graph is loaded in four steps: its operations are imported, its saver restores the variables, the tensors of
 `asset_files` are fed the paths of the assets, and the operation `initializer` runs with them.
 
-A folder may come from anywhere: the message is at most as large as a protobuf message can be, and paths of assets stay
-inside the folder.
+A folder may come from anywhere: the message is at most as large as a protobuf message can be, and no asset is outside
+of the folder, neither by its name nor through a symbolic link, since operations can pass its contents on. The other
+files may be links, as in the folders of download caches: their contents are checked against formats and checksums.
 
 Source: TensorFlow's `tf.compat.v1.saved_model`.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf import any_pb2
@@ -64,6 +65,16 @@ def is_there(folder: str | os.PathLike[str]) -> bool:
 def variables_path(folder: str | os.PathLike[str]) -> str:
     """Returns the prefix of the checkpoint of a SavedModel."""
     return os.path.join(folder, VARIABLES_FOLDER, VARIABLES_NAME)
+
+
+def _check_inside(path: str, folder: str | os.PathLike[str], what: str) -> None:
+    """Raises `GraphError` if the path of an asset leads out of the folder."""
+    top = os.path.realpath(folder)
+    if os.path.commonpath([top, os.path.realpath(path)]) != top:
+        raise GraphError(
+            f"{what} is outside of the folder {os.fspath(folder)}; assets stay inside. (For links, copy the folder "
+            "with the files that they lead to, as `cp -rL` does.)"
+        )
 
 
 # *** in ***
@@ -140,17 +151,18 @@ def initializer(meta: MetaGraphDef) -> str | None:
     Raises:
       GraphError: the file has several, or one that is not in the graph (also a ValueError).
     """
+    known = {node.name for node in meta.graph_def.node}
     if INIT_SIGNATURE in meta.signature_def:
         outputs = meta.signature_def[INIT_SIGNATURE].outputs
         if INIT_SIGNATURE not in outputs or not outputs[INIT_SIGNATURE].name:
             raise GraphError(f"the signature '{INIT_SIGNATURE}' names no operation in the output of that name")
-        return _in_graph(meta, outputs[INIT_SIGNATURE].name, "the initializer")
+        return _in_graph(known, outputs[INIT_SIGNATURE].name, "the initializer")
     for key in (MAIN_OP, LEGACY_INIT_OP):
         if key in meta.collection_def:
             names = meta.collection_def[key].node_list.value
             if len(names) != 1:
                 raise GraphError(f"Expected exactly one SavedModel init op. Found {len(names)} in '{key}'")
-            return _in_graph(meta, names[0], "the initializer")
+            return _in_graph(known, names[0], "the initializer")
     return None
 
 
@@ -166,8 +178,9 @@ def asset_files(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> dict[str,
         a symbolic link.
     """
     paths = asset_paths(meta, folder)
+    known = {node.name for node in meta.graph_def.node}
     return {
-        _in_graph(meta, asset.tensor_info.name, _title(asset)): path
+        _in_graph(known, asset.tensor_info.name, _title(asset)): path
         for asset, path in zip(assets_of(meta), paths, strict=True)
     }
 
@@ -183,7 +196,6 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
       GraphError: an asset is malformed, or its path leaves the folder, by name or by a symbolic link.
     """
     out = []
-    top = os.path.realpath(folder)
     assets = os.path.join(folder, ASSETS_FOLDER)
     for asset in assets_of(meta):
         name = asset.filename
@@ -191,8 +203,9 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
         if not name or "\0" in name or not asset.tensor_info.name:
             raise GraphError(f"{where}: an asset needs the name of a file and that of a tensor")
         path = os.path.join(assets, name)
-        if os.path.isabs(name) or os.path.commonpath([top, os.path.realpath(path)]) != top or ".." in name.split("/"):
+        if os.path.isabs(name) or ".." in name.split("/"):
             raise GraphError(f"{where} is outside of the folder {os.fspath(folder)}; assets stay inside")
+        _check_inside(path, folder, where)
         out.append(path)
     return out
 
@@ -209,10 +222,9 @@ def assets_of(meta: MetaGraphDef) -> list[Any]:
     return given
 
 
-def _in_graph(meta: MetaGraphDef, name: str, where: str) -> str:
-    """Returns the name of a tensor or operation if the graph has its operation."""
-    op = name.partition(":")[0]
-    if not any(node.name == op for node in meta.graph_def.node):
+def _in_graph(known: Set[str], name: str, where: str) -> str:
+    """Returns the name of a tensor or operation whose operation is known."""
+    if name.partition(":")[0] not in known:
         raise GraphError(f"{where}: '{name}' is not in the graph")
     return name
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace import dtypes, shapes
 from headrace.errors import GraphError
+from headrace.inspect.parts import visible
 from headrace.interchange import saved_model
 from headrace.ir.serial.attrs import decode_dtype, decode_shape
 from headrace.saved_model.decoding import decode
@@ -22,12 +23,18 @@ if TYPE_CHECKING:
     from headrace.pb.saved_object_graph_pb2 import SavedObjectGraph
 
 
+_LONGEST: Final = 1000  # characters of a line, unless all are shown
+_LONGEST_PATH: Final = 200  # characters of a path in the object graph
+
+
 def describe_model(path: str | os.PathLike[str], limit: int | None = 20) -> str:
     """Returns a text about a SavedModel: tags, signatures, functions, variables and assets of each MetaGraph.
 
+    Characters of the file that do not print are escaped.
+
     Args:
       path: the folder.
-      limit: the number of lines of each list; None: all.
+      limit: the number of lines of each list, of 1,000 characters; None: all.
 
     Raises:
       FileNotFoundError, GraphError: the folder has no SavedModel, or a malformed one.
@@ -37,7 +44,8 @@ def describe_model(path: str | os.PathLike[str], limit: int | None = 20) -> str:
     for meta in model.meta_graphs:
         kind = "objects of TensorFlow 2" if meta.object_graph_def.nodes else "a graph of TensorFlow 1"
         version = meta.meta_info_def.tensorflow_version or "an unknown version"
-        parts.append(f"\ntags {', '.join(meta.meta_info_def.tags) or 'none'}: {kind}, written by {version}")
+        tags = ", ".join(meta.meta_info_def.tags) or "none"
+        parts.append(f"\ntags {visible(tags)}: {kind}, written by {visible(version)}")
         count = len(meta.graph_def.node), len(meta.graph_def.library.function)
         parts.append(f"  {_count(count[0], 'operation')}, {_count(count[1], 'function')} in the library")
         for title, lines in (
@@ -53,7 +61,7 @@ def describe_model(path: str | os.PathLike[str], limit: int | None = 20) -> str:
 def _list(title: str, lines: list[str], limit: int | None) -> list[str]:
     if not lines:
         return []
-    shown = lines if limit is None else lines[:limit]
+    shown = [visible(line, limit and _LONGEST) for line in lines[:limit]]
     more = [f"    ... and {len(lines) - len(shown)} more (--full)"] if len(shown) < len(lines) else []
     return [f"  {title}", *[f"    {line}" for line in shown], *more]
 
@@ -127,6 +135,8 @@ def _variable(path: str, name: str, dtype: dtypes.DType, shape: Any, trainable: 
 def _paths(objects: SavedObjectGraph) -> dict[int, str]:
     """Returns the shortest path from the root of each node, without those of traces.
 
+    Of a long path only the end is there: with all of them, a chain of n nodes would take n**2 characters.
+
     Raises:
       GraphError: a number of a node is invalid.
     """
@@ -142,6 +152,7 @@ def _paths(objects: SavedObjectGraph) -> dict[int, str]:
                     f"node {i} of the SavedModel's objects refers to node {c.node_id}, of {len(objects.nodes)} nodes"
                 )
             if c.node_id not in paths:
-                paths[c.node_id] = f"{paths[i]}.{c.local_name}".lstrip(".")
+                path = f"{paths[i]}.{c.local_name}".lstrip(".")
+                paths[c.node_id] = path if len(path) <= _LONGEST_PATH else f"...{path[-_LONGEST_PATH:]}"
                 todo.append(c.node_id)
     return paths

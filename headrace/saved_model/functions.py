@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from headrace import nest, shapes, tracebacks
+from headrace import dtypes, nest, shapes, tracebacks
 from headrace.api import recorder, scopes, tracing
 from headrace.api.sparse_tensor import SparseTensorSpec
 from headrace.api.tensor_spec import TensorSpec
@@ -76,9 +76,7 @@ class ConcreteFunction:
         given: Any = ((), {})
         if saved.HasField("canonicalized_input_signature"):
             given = decode(saved.canonicalized_input_signature)
-        is_pair = isinstance(given, tuple) and len(given) == 2
-        if not (is_pair and isinstance(given[0], (tuple, list)) and isinstance(given[1], dict)):
-            raise GraphError(f"the signature of the function {name!r} is {given!r}, not a pair of arguments")
+        given = _pair(given)
         self.structured_input_signature: tuple[tuple[Any, ...], dict[str, Any]] = (tuple(given[0]), dict(given[1]))
         self.structured_outputs = decode(saved.output_signature) if saved.HasField("output_signature") else None
         specs = tensor_specs(self.structured_input_signature)
@@ -96,6 +94,24 @@ class ConcreteFunction:
         self.positional = count
         self.bound: list[Any] = []
         self._traces: Traces | None = None
+
+    def bind(self, bound: Sequence[Any]) -> None:
+        """Sets the objects that follow the arguments.
+
+        Raises:
+          GraphError: an argument of the function has another dtype than its object or its TensorSpec.
+        """
+        self.bound = list(bound)
+        given = [s.dtype for s in self._specs] + [
+            dtypes.resource if isinstance(x, Variable) else x.dtype for x in bound
+        ]
+        for arg, dtype in zip(self._definition.signature.input_arg, given, strict=True):
+            wanted = decode_dtype(arg.type)
+            if dtype is not None and dtype.base is not wanted.base:
+                raise GraphError(
+                    f"the argument {arg.name!r} of the function {self.name!r} has dtype {wanted.base.name}, but the "
+                    f"SavedModel gives it {dtype.base.name}"
+                )
 
     def call(self, tensors: Sequence[Any]) -> Any:
         """Calls the function with a value for each tensor of its signature.
@@ -225,6 +241,8 @@ class Unbound:
       why: the reason.
     """
 
+    dtype: Final = None
+
     def __init__(self, why: str) -> None:
         self.why = why
 
@@ -321,7 +339,7 @@ def parameters_of(spec: FunctionSpec, name: str) -> inspect.Signature | None:
         made += [P(k, P.KEYWORD_ONLY, default=kwdefaults.get(k, P.empty)) for k in kwonly]
         made += [P(found.varkw, P.VAR_KEYWORD)] if found.varkw else []
         return inspect.Signature(made)
-    except (AttributeError, TypeError, ValueError) as e:
+    except (AttributeError, IndexError, TypeError, ValueError) as e:  # IndexError: a parameter named ""
         raise GraphError(f"the parameters of the function {name!r} are malformed: {e}") from e
 
 
@@ -396,11 +414,21 @@ def show_signature(signature: Any) -> str:
     Raises:
       GraphError: it is no such pair.
     """
-    if not (isinstance(signature, tuple) and len(signature) == 2 and isinstance(signature[1], dict)):
-        raise GraphError(f"the signature of a function is {signature!r}, not a pair of arguments")
-    args, kwargs = signature
+    args, kwargs = _pair(signature)
     parts = [_brief(a) for a in args] + [f"{k}={_brief(v)}" for k, v in sorted(kwargs.items())]
     return f"({', '.join(parts)})"
+
+
+def _pair(signature: Any) -> Any:
+    """Returns a signature if it is a pair of positional and keyword arguments.
+
+    Raises:
+      GraphError: it is not.
+    """
+    is_pair = isinstance(signature, tuple) and len(signature) == 2
+    if not (is_pair and isinstance(signature[0], (tuple, list)) and isinstance(signature[1], dict)):
+        raise GraphError(f"the signature of a function is {_brief(signature)}, not a pair of arguments")
+    return signature
 
 
 def _brief(x: Any) -> str:

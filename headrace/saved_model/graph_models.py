@@ -16,14 +16,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from headrace import dtypes, shapes, tracebacks
 from headrace.api import recorder, scopes
 from headrace.api.tensor_spec import TensorSpec
 from headrace.api.variable import Variable, root_of
 from headrace.errors import GraphError, HeadraceError, SignatureError, UnimplementedError
-from headrace.files import checkpoints
 from headrace.interchange import files, saved_model
 from headrace.interchange.meta_graph import import_meta_graph
 from headrace.ir import walk
@@ -58,15 +55,14 @@ def load_graph(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> LoadedObje
     """
     assets = saved_model.asset_files(meta, folder)
     initializer = saved_model.initializer(meta)
+    prefix = saved_model.variables_path(folder)
     graph = scopes.Graph()
     with graph.all_or_nothing():
         import_meta_graph(_graph_only(meta), graph=graph)
     model = _GraphModel(graph, listed_variables(meta))
     saver = meta.saver_def
     if saver.restore_op_name:
-        prefix = saved_model.variables_path(os.fspath(folder))
-        if checkpoints.exists(prefix):
-            model.run(saver.restore_op_name, {saver.filename_tensor_name: prefix})
+        model.run(saver.restore_op_name, {saver.filename_tensor_name: prefix})
     if initializer is not None:
         model.run(initializer, assets)
     out = LoadedObject()
@@ -126,18 +122,13 @@ class _GraphModel:
                 continue
             key = op.type, op.attrs.get("container", ""), op.attrs.get("shared_name") or op.name
             if key not in shared:
-                shared[key] = self._variable(op, described) if op.type == "VarHandleOp" else make_resource(op, [])[0]
+                made = make_resource(op, [])[0]
+                is_trainable = described.get(op.name, False)
+                shared[key] = Variable.of_handle(made, is_trainable) if op.type == "VarHandleOp" else made
             self._made[op.outputs[0]] = shared[key]
             if op.name in described:
                 self.listed[op.name] = shared[key]
         self.listed = {name: self.listed[name] for name in described if name in self.listed}
-
-    def _variable(self, op: Operation, described: Mapping[str, bool]) -> Variable:
-        dtype, shape = op.attrs["dtype"].base, op.attrs["shape"]
-        known = tuple([n or 0 for n in shape or ()])
-        empty = np.full(known, b"", object) if dtype is dtypes.string else np.zeros(known, dtype.numpy)
-        first = scopes.runtime().eager.const(empty, dtype)
-        return Variable(first, described.get(op.name, False), op.name, shape=shape, validate_shape=shape is not None)
 
     def run(self, target: str, feeds: Mapping[str, Any]) -> None:
         """Runs an operation once.

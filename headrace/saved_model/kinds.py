@@ -168,7 +168,7 @@ def decode_array(text: str, value: np.ndarray) -> Any:
             except (TypeError, ValueError) as e:
                 raise GraphError(f"a model's file describes a tensor of dtype {name[:200]!r}: {e}") from e
         case ["array", _]:
-            return value
+            return value.copy()  # which can be written
         case ["number", _] if not value.ndim and value.dtype != object:
             return value[()]
     raise GraphError(f"a model's file describes no array by {text[:200]!r}; it may be of a later version of headrace")

@@ -50,7 +50,6 @@ class Library:
         self.signatures: dict[str, OpDef] = {f.signature.name: f.signature for f in message.function}
         self._definitions: dict[str, FunctionDef] = {f.signature.name: f for f in message.function}
         self._encoded: dict[str, tuple[EncodedFunction, set[str]]] = {}
-        self._needed: dict[str, dict[str, EncodedFunction]] = {}
 
     def add_to(self, graph: Graph, name: str) -> str:
         """Adds a function, and all that it calls, to the library of a graph.
@@ -65,11 +64,17 @@ class Library:
         Raises:
           GraphError: there is no such function.
         """
-        needed = self._needed.get(name)
-        if needed is None:
-            needed = self._needed[name] = self._all_called(name)
-        if self.names[name] not in graph.library:
-            graph.library.update(needed)
+        self.definition(name)
+        added: dict[str, EncodedFunction] = {}
+        todo = [name]
+        while todo:
+            f = todo.pop()
+            new = self.names[f]
+            if new not in added and new not in graph.library:  # one that is there came with all that it calls
+                added[new], called = self._encode(f)
+                todo += called
+        if added:
+            graph.library.update(added)
         return self.names[name]
 
     def of_graph(self, graph_def: GraphDef) -> GraphDef:
@@ -95,16 +100,6 @@ class Library:
         found = self._definitions.get(name)
         if found is None:
             raise GraphError(f"the SavedModel has no function {name!r}, which one of its objects names")
-        return found
-
-    def _all_called(self, name: str) -> dict[str, EncodedFunction]:
-        found: dict[str, EncodedFunction] = {}
-        todo = [name]
-        while todo:
-            name = todo.pop()
-            if self.definition(name) is not None and self.names[name] not in found:
-                found[self.names[name]], called = self._encode(name)
-                todo += called
         return found
 
     def _encode(self, name: str) -> tuple[EncodedFunction, set[str]]:

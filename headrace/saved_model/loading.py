@@ -26,6 +26,9 @@ def load(path: str | os.PathLike[str], tags: str | Iterable[str] | None = None) 
     The functions can be differentiated by `hr.GradientTape` and called in functions of `hr.jit`, and the variables are
     trained by headrace's optimizers. Nothing in the folder is executed except for the operations of its graph.
 
+    Values of large variables of TensorFlow 2 are memory of the files until the variables change. The files may be
+    deleted or replaced, but must not be overwritten as long as the model exists.
+
     Args:
       path: the folder.
       tags: the tags of the MetaGraph, all of them; None: the only one in the folder.
@@ -36,8 +39,8 @@ def load(path: str | os.PathLike[str], tags: str | Iterable[str] | None = None) 
     Raises:
       FileNotFoundError: the folder does not exist, or has no SavedModel.
       RuntimeError: no MetaGraph has exactly these tags, or `tags` is None and there are several.
-      GraphError: the model is malformed, or an asset is outside of the folder.
-      DataLossError: the value of a variable is missing or damaged.
+      GraphError: the model is malformed, or a file is outside of the folder.
+      DataLossError, NotFoundError: the value of a variable is missing or damaged.
       NotFoundError: a function has an op type that headrace does not know (at the first call).
 
     Source: TensorFlow's `tf.saved_model.load`.

@@ -86,9 +86,9 @@ class ObjectGraph:
         register_gradients(self._library, self._concrete, self._saved)
         self._restore_tables()
         for i in self._resources():
-            initialize = self._child(i, "_initialize")
-            if callable(initialize):
-                initialize()
+            initialize = self._named(i).get("_initialize")
+            if initialize is not None:
+                self._only(initialize).call([])
         self.root = self._made[0]
 
     def _check_numbers(self) -> None:
@@ -240,18 +240,24 @@ class ObjectGraph:
         Raises:
           GraphError: a tuple contains itself.
         """
-        todo = [i for i, x in enumerate(self._made) if x is _LATER]
-        while todo:
-            rest = []
-            for i in todo:
-                items = self._items(i)
-                if any(x is _LATER for x in items):
-                    rest.append(i)
-                else:
-                    self._made[i] = kinds.new_tuple(self._saved.nodes[i].user_object.metadata, items)
-            if len(rest) == len(todo):
-                raise GraphError(f"node {rest[0]} of the SavedModel's objects is a tuple that contains itself")
-            todo = rest
+        inside: dict[int, list[int]] = {}  # number of a tuple -> the tuples that it is an item of
+        missing = {}  # number of a tuple -> how many of its items are tuples that are not made
+        for i, x in enumerate(self._made):
+            if x is _LATER:
+                items = {n for n in self._named(i).values() if self._made[n] is _LATER}
+                missing[i] = len(items)
+                for n in items:
+                    inside.setdefault(n, []).append(i)
+        todo = [i for i, n in missing.items() if not n]
+        for i in todo:
+            self._made[i] = kinds.new_tuple(self._saved.nodes[i].user_object.metadata, self._items(i))
+            for j in inside.get(i, ()):
+                missing[j] -= 1
+                if not missing[j]:
+                    todo.append(j)
+        if len(todo) < len(missing):
+            first = next(i for i, n in missing.items() if n)
+            raise GraphError(f"node {first} of the SavedModel's objects is a tuple that contains itself")
 
     def _items(self, i: int) -> list[Any]:
         """Returns the items of a list or tuple.
@@ -303,7 +309,7 @@ class ObjectGraph:
 
     def _bind(self) -> None:
         for name, f in self._concrete.items():
-            f.bound = [self._bound(n, name) for n in self._saved.concrete_functions[name].bound_inputs]
+            f.bind([self._bound(n, name) for n in self._saved.concrete_functions[name].bound_inputs])
 
     def _bound(self, n: int, function: str) -> Any:
         x = self._made[n]
@@ -313,7 +319,10 @@ class ObjectGraph:
             return x.asset_path
         if isinstance(x, (Variable, Unbound, scopes.runtime().eager.tensor_type)):
             return x
-        raise GraphError(f"the function {function!r} of the SavedModel is bound to node {n}, {x!r}, which is no tensor")
+        raise GraphError(
+            f"the function {function!r} of the SavedModel is bound to node {n}, a {type(x).__name__}, which is no "
+            "tensor"
+        )
 
     def _restore_tables(self) -> None:
         """Restores the contents of tables that change.
@@ -325,7 +334,7 @@ class ObjectGraph:
                 key = self._values.keys(i).get(name)
                 if key is not None and isinstance(self._made[i], Resource):
                     stored = self._only(table.save_function).call([key])
-                    values = [self._values.read(_text(spec)) for spec in stored]
+                    values = [self._values.read(key) for key in _keys(stored)]
                     self._only(table.restore_function).call(values)
 
     def _only(self, i: int) -> ConcreteFunction:
@@ -334,13 +343,15 @@ class ObjectGraph:
         if isinstance(f, Function) and f.concrete_functions:
             f = f.concrete_functions[0]
         if not isinstance(f, ConcreteFunction):
-            raise GraphError(f"node {i} of the SavedModel's objects is {f!r}, not a function")
+            raise GraphError(
+                f"node {i} of the SavedModel's objects is a {type(f).__name__}, not a function with a trace"
+            )
         return f
 
 
-def _text(spec: Any) -> str:
-    """Returns the key of a value from the result of a function that saves."""
+def _keys(stored: Any) -> list[str]:
+    """Returns the keys of values from the result of a function that saves."""
     try:
-        return str(np.asarray(spec["name"].numpy(), object).item().decode())
-    except (AttributeError, KeyError, TypeError, ValueError) as e:
-        raise GraphError(f"a function that saves a table returned {spec!r}, without the name of a value") from e
+        return [str(np.asarray(spec["name"].numpy(), object).item().decode()) for spec in stored]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as e:
+        raise GraphError(f"a function that saves a table returned {stored!r}, without the names of values") from e

@@ -6,6 +6,7 @@ not to the step that made it, and every function of the model receives its handl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from headrace import dtypes
@@ -17,7 +18,7 @@ from headrace.ir.graph import FuncGraph, Graph, Operation, Tensor
 from headrace.saved_model.traces import handle_of
 
 _SHARING: Final = ("shared_name", "container", "use_node_name_sharing")
-_DEEPEST: Final = 50  # calls inside of a function that creates a resource
+_MOST_CALLS: Final = 50  # inside of a function that creates a resource
 
 
 def make_resource(op: Operation, inputs: list[Any], made_by: dict[int, Any] | None = None) -> Any:
@@ -46,30 +47,33 @@ def make_resource(op: Operation, inputs: list[Any], made_by: dict[int, Any] | No
     return results
 
 
-def run_function(graph: FuncGraph, home: Graph, made_by: dict[int, Any], depth: int = 0) -> list[Any]:
+def run_function(
+    graph: FuncGraph, home: Graph, made_by: dict[int, Any], calls: Iterator[int] | None = None
+) -> list[Any]:
     """Runs a function without arguments outside of graphs, operation by operation.
 
     Args:
       graph: the function.
       home: the graph with the library.
       made_by: see `make_resource`.
-      depth: the number of calls around it.
+      calls: the calls that are left to the functions that it calls; None: `_MOST_CALLS`.
 
     Returns:
       The results, eager tensors.
 
     Raises:
-      GraphError: the function has arguments, or is recursive.
+      GraphError: the function has arguments, or makes too many calls, as a recursive one does.
     """
-    if depth > _DEEPEST:
-        raise GraphError(f"{graph.title}, which creates a resource, calls itself without end")
+    calls = iter(range(_MOST_CALLS)) if calls is None else calls
     values: dict[Tensor, Any] = {}
     for op in walk.in_order(walk.reachable([t.op for t in graph.results])):
         f = op.attrs.get("f")
         if op.type == "_Arg":
             raise GraphError(f"{graph.title}, which creates a resource, has the argument '{op.name}'")
         if op.opdef.structured == "Call" and isinstance(f, Func) and not op.inputs:
-            made = run_function(home.function(f.name), home, made_by, depth + 1)
+            if next(calls, None) is None:
+                raise GraphError(f"{graph.title}, which creates a resource, makes more than {_MOST_CALLS} calls")
+            made = run_function(home.function(f.name), home, made_by, calls)
         else:
             made = make_resource(op, [values[t] for t in op.inputs], made_by)
         values.update(zip(op.outputs, made, strict=True))

@@ -36,7 +36,7 @@ class Values:
         self._reader: checkpoints.Reader | None = None
         self._keys: dict[int, dict[str, str]] = {}  # number of a node -> kind of a value -> key
         if checkpoints.exists(self._prefix):
-            self._reader = checkpoints.open(self._prefix)
+            self._reader = checkpoints.open(self._prefix, maps=True)
             if OBJECT_GRAPH in self._reader.entries:
                 data = np.asarray(self._reader.read(OBJECT_GRAPH), object).item()
                 self._match(objects, read_graph(data))
@@ -78,7 +78,9 @@ class Values:
                 f"the variable {name!r} (node {node}) has no value in the checkpoint {self._prefix!r}; copy all files "
                 "of the model again"
             )
-        return self._reader.read(key)
+        value = self._reader.read(key)
+        value.flags.writeable = False  # so that the variable takes the array and not a copy
+        return value
 
     def read(self, key: str) -> np.ndarray:
         """Returns the value of a key.

@@ -214,6 +214,7 @@ MODULES = {"glob", "shutil", "pathlib", "tempfile", "subprocess", "mmap", "filei
 #: Calls without a path of a kernel, or after `RegularFile` has checked it.
 EXPECTED = {
     "files/native.py": {"safetensors.safe_open"},
+    "files/regular.py": {"mmap"},  # of an open file
     "files/sources.py": {"np.memmap"},  # of an open file
     "resources/datasets/queries.py": {"sqlite3"},  # of a path that `system` has checked
     "resources/spill.py": {"tempfile"},

@@ -33,7 +33,7 @@ from tests.partition.plans import partition_through_bytes
 
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
-BLOCKS = 4  # tests of so many programs each
+BLOCKS = 2  # tests of so many programs each; four times as many more in the nightly tier
 EACH = 14
 GRADIENTS = 4  # programs with gradients in each of them, which take longer
 
@@ -118,8 +118,8 @@ def check_gradients(seed: int, options: Options | None = None) -> None:
 
 
 def blocks(n: int) -> list[Any]:
-    """The first `n`, and twice as many that are slow."""
-    return [*range(n), *(pytest.param(b, marks=pytest.mark.nightly) for b in range(n, 3 * n))]
+    """The first `n`, and four times as many in the nightly tier."""
+    return [*range(n), *(pytest.param(b, marks=pytest.mark.nightly) for b in range(n, 5 * n))]
 
 
 with_and_without_passes = pytest.mark.parametrize("options", [None, seeded.EXACT], ids=["plain", "optimized"])
@@ -190,13 +190,13 @@ in_both_modes = pytest.mark.parametrize("optimize", ["on", "off"])
 
 
 @in_both_modes
-@pytest.mark.parametrize("block", blocks(3))
+@pytest.mark.parametrize("block", blocks(2))
 def test_threads(block: int, optimize: str) -> None:
     _all(range(4 * block, 4 * (block + 1)), lambda seed: check_threads(seed, optimize))
 
 
 @in_both_modes
-@pytest.mark.parametrize("block", blocks(2))
+@pytest.mark.parametrize("block", blocks(1))
 def test_programs_on_devices_that_fill_their_own_queues(block: int, optimize: str) -> None:
     _all(range(8 * block, 8 * (block + 1)), lambda seed: check_waiting(seed, optimize))
 

@@ -46,11 +46,19 @@ class Result(NamedTuple):
 
 
 @functools.cache
+def tests_of(kind: str) -> tuple[Any, ...]:
+    """Returns the tests of a kind, whose expected values are computed here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numpy's, of the functions that make the expected values
+        return tuple(load_model_tests(kind=kind))
+
+
+@functools.cache
 def results() -> tuple[Result, ...]:
     """Runs all tests, once in a process."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # numpy's, of the functions that make the expected values
-        return tuple(_result(kind, case) for kind in KINDS for case in load_model_tests(kind=kind))
+        warnings.simplefilter("ignore")  # numpy's, of overflows that the tests ask for
+        return tuple(_result(kind, case) for kind in KINDS for case in tests_of(kind))
 
 
 def model_of(case: Any) -> onnx.ModelProto:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx.backend.test.loader import load_model_tests
 
 import headrace as hr
 from tests.onnx import cases, page
@@ -37,7 +36,7 @@ def test_all_tests_of_control_flow_pass() -> None:
 def test_tests_of_control_flow_pass_in_jitted_functions() -> None:
     """Jitted functions take arrays. The expansion of `AffineGrid` needs its size as a constant."""
     wrong, ran = [], 0
-    for case in load_model_tests(kind="node"):
+    for case in cases.tests_of("node"):
         model = cases.model_of(case)
         used = {n.op_type for n in model.graph.node}
         inputs, expected = (case.data_sets or ())[0]

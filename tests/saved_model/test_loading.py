@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import pb
-from headrace.errors import DataLossError, GraphError, SignatureError, UnimplementedError
+from headrace import flags, pb
+from headrace.errors import DataLossError, GraphError, ResourceExhaustedError, SignatureError, UnimplementedError
 from headrace.saved_model.decoding import OpaqueSpec, decode
 from headrace.saved_model.describing import describe_model
 from tests.saved_model import models
@@ -164,7 +164,7 @@ def test_a_cycle_of_functions_is_an_error_of_the_call(tmp_path: Path) -> None:
     call.attr["Tout"].list.type.append(pb.DT_FLOAT)
     function.ret["y"] = "call:output:0"
     m = hr.saved_model.load(models.write(tmp_path, given))
-    with pytest.raises(hr.errors.HeadraceError):
+    with flags.override(CALL_DEPTH=100), pytest.raises(ResourceExhaustedError, match="HEADRACE_CALL_DEPTH"):
         m.f(X)
 
 

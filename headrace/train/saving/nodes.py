@@ -111,8 +111,9 @@ def mismatches(restore: Operation, prefix: str) -> list[str]:
         if value.op.type != "RestoreV2":  # of a Reshape, the shape may differ
             continue
         names, slices = (constant_value(t) for t in value.op.inputs[1:])
-        if names is None or slices is None or slices[value.index]:
-            continue
+        every = (len(value.op.outputs),)
+        if names is None or slices is None or not names.shape == slices.shape == every or slices[value.index]:
+            continue  # the kernel refuses arrays of other shapes
         key = names[value.index].decode("utf-8", "surrogateescape")
         entry = entries.get(key)
         if entry is not None and not shapes.fits(tuple(entry.shape), wanted):

@@ -62,8 +62,9 @@ def load(
     Raises:
       OSError: the folder has no SavedModel, or a malformed one.
       RuntimeError: no graph has exactly these tags.
-      GraphError: the graph is malformed, or an asset is outside of the folder. Then nothing is added.
-      NotFoundError: a file with values of variables is missing.
+      GraphError: the graph is malformed, or a file is outside of the folder. Then nothing is added.
+      ValueError: the checkpoint with the values of variables is missing.
+      NotFoundError: a file of it is missing.
 
     Source: TensorFlow's `tf.saved_model.load`.
 
@@ -87,10 +88,11 @@ def load(
     meta = saved_model.with_tags(parse_saved_model(export_dir), tags)
     assets = saved_model.asset_files(meta, export_dir)
     initializer = saved_model.initializer(meta)
+    prefix = saved_model.variables_path(export_dir)
     with sess.graph.as_default():
         found, saver = add_meta_graph(meta, import_scope=import_scope, **saver_kwargs)
         if saver is not None:
-            saver.restore(sess, saved_model.variables_path(export_dir))
+            saver.restore(sess, prefix)
         if initializer is not None:
             sess.run(found.find(initializer), {found.find(name): path for name, path in assets.items()})
     return meta
