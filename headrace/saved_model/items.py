@@ -135,9 +135,8 @@ class Items:
         item.metadata = json.dumps({"name": layer.name, "trainable": bool(layer.trainable), "dtype": dtype})
         methods = {k: v for k, v in children_of(layer).items() if isinstance(v, Function)}
         attributes = {k: v for k, v in (vars(layer) | methods).items() if k not in _BASE and not hasattr(Layer, k)}
-        self._add_attributes(
-            item, {k: v for k, v in attributes.items() if not k.startswith("_") or _has_state(v)}, path
-        )
+        shown = {k: v for k, v in attributes.items() if not k.startswith("_") or _has_state(v)}
+        self._add_attributes(item, shown, path)
         if layer.activity_regularizer is not None:
             notices.warn(f"{path} has an activity_regularizer, which is not saved: the loaded layer has no such loss")
         losses = {str(i): f for i, f in enumerate(_losses_of(layer))}

@@ -93,8 +93,7 @@ def save(path: str | os.PathLike[str], model: Any, session: Any = None) -> str:
     if any(v.graph is not None for v in variables):
         taken = set(_RESERVED)
         order = [_free(_name_of(v), taken) for v in variables]
-        read = _session_for(variables, session).run(variables)
-        named: dict[str, Any] = dict(zip(order, read, strict=True))
+        named: dict[str, Any] = dict(zip(order, _session_for(variables, session).run(variables), strict=True))
     else:
         if not scopes.is_outside():
             raise GraphError("hr.save is called while a graph is built; call it outside of graphs and functions")
@@ -220,9 +219,8 @@ class _Description(Model):
 
 
 def _function_of(constraint: Any, v: Variable) -> Any:
-    if isinstance(constraint, loaded.Function):
-        return constraint
-    return Function(constraint, [TensorSpec(v.shape, v.dtype)])
+    is_loaded = isinstance(constraint, loaded.Function)
+    return constraint if is_loaded else Function(constraint, [TensorSpec(v.shape, v.dtype)])
 
 
 def _name_of(v: Variable) -> str:
