@@ -621,6 +621,23 @@ def variables_of(model: Any, kind: type, found: dict[int, Any] | None = None) ->
     return {f"{name}/{i}": v for name, vs in out.items() for i, v in enumerate(vs)}
 
 
+def check_served(case: Case, path: str, name: str) -> None:
+    """Compares the signatures of a model as `hr.serve` calls them.
+
+    Args:
+      case, path, name: the model, its folder and its name.
+    """
+    runner, other = hr.serve.SavedModelRunner(path), tf.saved_model.load(path)
+    for where, _, kwargs in case.calls:
+        if where.startswith("signatures/"):
+            signature = where.removeprefix("signatures/")
+            inputs, outputs = runner.signatures[signature].inputs, runner.signatures[signature].outputs
+            got = runner.run(signature, [np.asarray(kwargs[k]) for k in inputs], 60_000)
+            want = find(other, where)(**arguments(tf, kwargs))
+            compare({k: hr.constant(x) for k, x in zip(outputs, got, strict=True)}, want, f"{name}: {where}, served")
+    runner.close()
+
+
 def check(name: str) -> None:
     """Writes a model with TensorFlow and compares its calls, gradients and training.
 
@@ -636,6 +653,7 @@ def check(name: str) -> None:
             got = find(ours, where)(*arguments(hr, args), **arguments(hr, kwargs))
             want = find(theirs, where)(*arguments(tf, args), **arguments(tf, kwargs))
             compare(got, want, f"{name}: {where}")
+        check_served(case, path, name)
         mine, other = variables_of(ours, hr.Variable), variables_of(theirs, tf.Variable)
         if case.model is None:  # a graph of TensorFlow 1
             mine = {f"{v.name.partition(':')[0]}/0": v for v in ours.variables if v.trainable}
