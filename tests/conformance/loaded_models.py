@@ -640,6 +640,25 @@ def check_copies(name: str, path: str) -> None:
             compare(x, y, f"{name}: {where} of the copy of {how}")
 
 
+def check_served(case: Case, path: str, name: str) -> None:
+    """Compares the signatures of a model as `hr.serve` calls them.
+
+    Args:
+      case, path, name: the model, its folder and its name.
+    """
+    calls = [(where, kwargs) for where, _, kwargs in case.calls if where.startswith("signatures/")]
+    if not calls:
+        return
+    runner, other = hr.serve.SavedModelRunner(path), tf.saved_model.load(path)
+    for where, kwargs in calls:
+        signature = where.removeprefix("signatures/")
+        inputs, outputs = runner.signatures[signature].inputs, runner.signatures[signature].outputs
+        got = runner.run(signature, [np.asarray(kwargs[k]) for k in inputs], 60_000)
+        want = find(other, where)(**arguments(tf, kwargs))
+        compare({k: hr.constant(x) for k, x in zip(outputs, got, strict=True)}, want, f"{name}: {where}, served")
+    runner.close()
+
+
 def check(name: str) -> None:
     """Writes a model with TensorFlow and compares its calls, gradients and training.
 
@@ -657,6 +676,7 @@ def check(name: str) -> None:
             got = find(ours, where)(*arguments(hr, args), **arguments(hr, kwargs))
             want = find(theirs, where)(*arguments(tf, args), **arguments(tf, kwargs))
             compare(got, want, f"{name}: {where}")
+        check_served(case, path, name)
         mine, other = variables_of(ours, hr.Variable), variables_of(theirs, tf.Variable)
         if case.model is None:  # a graph of TensorFlow 1
             mine = {f"{v.name.partition(':')[0]}/0": v for v in ours.variables if v.trainable}
