@@ -57,6 +57,7 @@ TABLES: dict[str, str] = {
     "recover/handles.py": "a translation for each op on stacks and tensor arrays",
     "saved_model/graph_models.py": "the ops whose output is fed, which are no resources of the model",
     "saved_model/library.py": "calls in messages, whose functions no graph has yet",
+    "saved_model/tables.py": "the kinds of tables whose contents a function of the file can fill",
     "targets/native/grown.py": "a rule for each op on arrays of unknown length; forms of records have static shapes",
     "targets/native/tuples.py": "the ops that make and read optionals, which no other record of an op tells apart",
     "train/device_setter.py": "the default list of types of an argument of TensorFlow",
