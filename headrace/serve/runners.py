@@ -71,9 +71,6 @@ def _has_open_rows(spec: TensorSpec) -> bool:
 class Runner(Protocol):
     """A model for the server.
 
-    Attributes:
-      signatures: the calls by name.
-
     Example:
       >>> import headrace as hr
       >>> class Doubles:
@@ -89,7 +86,10 @@ class Runner(Protocol):
       >>> runner: hr.serve.Runner = Doubles("path of a version")
     """
 
-    signatures: Mapping[str, ServingSignature]
+    @property
+    def signatures(self) -> Mapping[str, ServingSignature]:
+        """The calls by name."""
+        ...
 
     def run(self, signature: str, inputs: Sequence[np.ndarray], timeout_ms: int) -> list[np.ndarray]:
         """Calls a signature; several threads may call at the same time.
