@@ -67,16 +67,6 @@ def variables_path(folder: str | os.PathLike[str]) -> str:
     return os.path.join(folder, VARIABLES_FOLDER, VARIABLES_NAME)
 
 
-def _check_inside(path: str, folder: str | os.PathLike[str], what: str) -> None:
-    """Raises `GraphError` if the path of an asset leads out of the folder."""
-    top = os.path.realpath(folder)
-    if os.path.commonpath([top, os.path.realpath(path)]) != top:
-        raise GraphError(
-            f"{what} is outside of the folder {os.fspath(folder)}; assets stay inside. (For links, copy the folder "
-            "with the files that they lead to, as `cp -rL` does.)"
-        )
-
-
 # *** in ***
 
 
@@ -196,6 +186,7 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
       GraphError: an asset is malformed, or its path leaves the folder, by name or by a symbolic link.
     """
     out = []
+    top = os.path.realpath(folder)
     assets = os.path.join(folder, ASSETS_FOLDER)
     for asset in assets_of(meta):
         name = asset.filename
@@ -205,7 +196,11 @@ def asset_paths(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> list[str]
         path = os.path.join(assets, name)
         if os.path.isabs(name) or ".." in name.split("/"):
             raise GraphError(f"{where} is outside of the folder {os.fspath(folder)}; assets stay inside")
-        _check_inside(path, folder, where)
+        if os.path.commonpath([top, os.path.realpath(path)]) != top:
+            raise GraphError(
+                f"{where} is outside of the folder {os.fspath(folder)}, by a link; assets stay inside. Copy the folder "
+                "with the files that links lead to, as `cp -rL` does"
+            )
         out.append(path)
     return out
 

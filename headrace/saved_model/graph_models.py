@@ -55,14 +55,13 @@ def load_graph(meta: MetaGraphDef, folder: str | os.PathLike[str]) -> LoadedObje
     """
     assets = saved_model.asset_files(meta, folder)
     initializer = saved_model.initializer(meta)
-    prefix = saved_model.variables_path(folder)
     graph = scopes.Graph()
     with graph.all_or_nothing():
         import_meta_graph(_graph_only(meta), graph=graph)
     model = _GraphModel(graph, listed_variables(meta))
     saver = meta.saver_def
     if saver.restore_op_name:
-        model.run(saver.restore_op_name, {saver.filename_tensor_name: prefix})
+        model.run(saver.restore_op_name, {saver.filename_tensor_name: saved_model.variables_path(folder)})
     if initializer is not None:
         model.run(initializer, assets)
     out = LoadedObject()

@@ -33,8 +33,9 @@ LAYER: Final = "headrace_layer"
 CONSTRUCTED: Final = "headrace_constructed"  # an optimizer or a schedule, made from its arguments
 UNSAVED: Final = "headrace_unsaved"
 
-# Children of layers and of constructed objects.
+# Children of roots, layers and constructed objects.
 CALL: Final = "__call__"
+SIGNATURES: Final = "signatures"
 OWN_VARIABLES: Final = "__own_variables__"
 OWN_LOSSES: Final = "__own_losses__"
 ARGUMENTS: Final = "arguments"

@@ -39,7 +39,7 @@ def load(path: str | os.PathLike[str], tags: str | Iterable[str] | None = None) 
     Raises:
       FileNotFoundError: the folder does not exist, or has no SavedModel.
       RuntimeError: no MetaGraph has exactly these tags, or `tags` is None and there are several.
-      GraphError: the model is malformed, or a file is outside of the folder.
+      GraphError: the model is malformed, or an asset is outside of the folder.
       DataLossError, NotFoundError: the value of a variable is missing or damaged.
       NotFoundError: a function has an op type that headrace does not know (at the first call).
 
@@ -67,7 +67,7 @@ def load(path: str | os.PathLike[str], tags: str | Iterable[str] | None = None) 
         if meta.object_graph_def.nodes:
             from headrace.saved_model.object_graph import ObjectGraph
 
-            return ObjectGraph(meta, path, saved_model.variables_path(os.fspath(path))).root
+            return ObjectGraph(meta, path, saved_model.variables_path(path)).root
         from headrace.saved_model.graph_models import load_graph
 
         return load_graph(meta, path)

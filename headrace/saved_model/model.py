@@ -28,8 +28,8 @@ from headrace.ir.serial.attrs import encode_shape
 from headrace.jit.concrete import ConcreteFunction
 from headrace.jit.function import Function
 from headrace.pb.trackable_object_graph_pb2 import TrackableObjectGraph
+from headrace.saved_model import kinds, tables
 from headrace.saved_model import signatures as signing
-from headrace.saved_model import tables
 from headrace.saved_model.callables import CALLABLES, FUNCTIONS, VARIABLE, Callable, Traced, parameters_of, traces_of
 from headrace.saved_model.encoding import encode, encode_parameters
 from headrace.saved_model.main_graph import MainGraph
@@ -40,8 +40,6 @@ from headrace.saved_model.tree import LEAVES, Item, Tree, children_of
 if TYPE_CHECKING:
     from headrace.pb import FunctionDef
 
-CALL: Final = "__call__"
-SIGNATURES: Final = "signatures"
 VARIABLES: Final = "variables"
 
 
@@ -231,7 +229,7 @@ class Model:
 
     def _add_signatures(self, signed: dict[str, Traced]) -> None:
         signature_map = len(self._objects.nodes)
-        node = self._add_child(0, SIGNATURES)
+        node = self._add_child(0, kinds.SIGNATURES)
         node.user_object.identifier = "signature_map"
         node.user_object.version.producer = node.user_object.version.min_consumer = 1
         for name, trace in signed.items():
@@ -274,8 +272,8 @@ def _identifier(x: Any) -> str:
     if isinstance(x, Item):
         return x.identifier
     if isinstance(x, (list, tuple)):
-        return "trackable_list_wrapper"
-    return "trackable_dict_wrapper" if isinstance(x, Mapping) else "_generic_user_object"
+        return kinds.LIST
+    return kinds.DICT if isinstance(x, Mapping) else kinds.OBJECT
 
 
 def _children_of_root(obj: Any, signatures: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -290,23 +288,25 @@ def _children_of_root(obj: Any, signatures: Any) -> tuple[dict[str, Any], dict[s
             "hr.saved_model.save takes a function under hr.jit, a layer, a dict with text keys or an object with "
             f"attributes, got {nest.describe(obj)}; a dict gives names to its values: {{'value': ...}}"
         )
-    children = {CALL: obj} if is_function else children_of(obj)
+    children = {kinds.CALL: obj} if is_function else children_of(obj)
     if isinstance(obj, Mapping) and len(children) < len(obj):
         raise TypeError("the keys of a dict that is saved must be text")
-    if signatures is None and isinstance(obj, LoadedObject) and isinstance(children.get(SIGNATURES), dict):
-        signatures = children[SIGNATURES]
+    if signatures is None and isinstance(obj, LoadedObject) and isinstance(children.get(kinds.SIGNATURES), dict):
+        signatures = children[kinds.SIGNATURES]
     if isinstance(obj, LoadedObject):
-        children = {name: x for name, x in children.items() if name != SIGNATURES}
+        children = {name: x for name, x in children.items() if name != kinds.SIGNATURES}
     if signatures is None:
         default = signing.default_of(children)
         given = {} if default is None else {signing.DEFAULT: default}
     else:
         given = dict(signatures) if isinstance(signatures, Mapping) else {signing.DEFAULT: signatures}
-    if isinstance(obj, Layer) and CALL not in children:
+    if isinstance(obj, Layer) and kinds.CALL not in children:
         calls = [f for f in given.values() if isinstance(f, Function) and f.python_function is obj]
-        children |= {CALL: calls[0]} if calls else {}
-    if SIGNATURES in children:
-        raise GraphError(f"the attribute '{SIGNATURES}' of a saved object is reserved for its signatures; rename it")
+        children |= {kinds.CALL: calls[0]} if calls else {}
+    if kinds.SIGNATURES in children:
+        raise GraphError(
+            f"the attribute '{kinds.SIGNATURES}' of a saved object is reserved for its signatures; rename it"
+        )
     return children, given
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from headrace.pb import MetaGraphDef
     from headrace.pb.saved_object_graph_pb2 import SavedFunction, SavedObject
 
-SIGNATURES: Final = "signatures"
 _CONTAINERS: Final[dict[str, type]] = {kinds.LIST: list, kinds.DICT: dict, "signature_map": dict}
 _MOST_GAPS: Final = 1_000_000  # items of lists that are no objects, in a file
 _LATER: Final = object()  # in the place of a tuple, which needs its items first

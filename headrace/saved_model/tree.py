@@ -19,6 +19,7 @@ from headrace.api.variable import Variable
 from headrace.errors import GraphError
 from headrace.interchange.object_graphs import escaped
 from headrace.jit.function import Function
+from headrace.saved_model import kinds
 from headrace.saved_model.callables import CALLABLES
 from headrace.saved_model.objects import LoadedLayer, LoadedObject, Resource
 
@@ -42,7 +43,7 @@ class Item:
         self,
         children: Mapping[str, Any],
         of: Any = None,
-        identifier: str = "_generic_user_object",
+        identifier: str = kinds.OBJECT,
         metadata: str = "",
         value: np.ndarray | None = None,
     ) -> None:

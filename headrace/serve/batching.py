@@ -179,17 +179,21 @@ class Batcher:
     def _outcomes(self, batch: list[_Waiting], most: float) -> tuple[list[Any], float]:
         """Runs a batch for at most `most` seconds; returns outcomes and the time taken."""
         began = time.perf_counter()
-        if len(batch) == 1:
-            found: list[Any] = [self._outcome(batch[0].inputs, batch, most)]
-        else:
-            joined = [np.concatenate(parts) for parts in zip(*[w.inputs for w in batch], strict=True)]
-            values = self._outcome(joined, batch, most)
-            found = values if isinstance(values, BaseException) else _cut(values, batch)  # type: ignore[assignment]
-            if isinstance(found, _FINAL):
-                found = [found] * len(batch)
-            elif isinstance(found, BaseException):
-                found = [self._outcome(w.inputs, [w], most) for w in batch]
+        found = self._joined(batch, most)
+        if found is None:
+            found = [self._outcome(w.inputs, [w], most) for w in batch]
         return found, time.perf_counter() - began
+
+    def _joined(self, batch: list[_Waiting], most: float) -> list[Any] | None:
+        """Runs several requests as one step; None if each has to run alone."""
+        if len(batch) == 1:
+            return None
+        joined = [np.concatenate(parts) for parts in zip(*[w.inputs for w in batch], strict=True)]
+        values = self._outcome(joined, batch, most)
+        found: list[Any] | BaseException = values if isinstance(values, BaseException) else _cut(values, batch)
+        if isinstance(found, _FINAL):
+            return [found] * len(batch)
+        return None if isinstance(found, BaseException) else found
 
     def _outcome(self, inputs: list[np.ndarray], batch: list[_Waiting], most: float) -> Any:
         left = min(w.until for w in batch) - time.monotonic()

@@ -8,7 +8,6 @@ SavedModels of TensorFlow 2.
 from __future__ import annotations
 
 import os
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ import headrace as hr
 import headrace.v1 as tf
 from headrace import flags, pb
 from headrace.interchange import saved_model
-from tests.saved_model.hostile import bounded, change, refusal_of
+from tests.saved_model.hostile import bounded, change, check_flipped_bits, refusal_of
 
 pytestmark = pytest.mark.matrix
 
@@ -357,17 +356,7 @@ def test_absent_values_are_refused(folder: Path, refusal: Callable[[Path], str |
 def test_flipped_bits_are_refused_or_without_effect(
     folder: Path, refusal: Callable[[Path], str | None], seed: int
 ) -> None:
-    rng = random.Random(seed)
-    with bounded():
-        for name in (saved_model.BINARY, *VALUES):
-            data = (folder / name).read_bytes()
-            for _ in range(6):
-                at = rng.randrange(len(data))
-                damaged = bytearray(data)
-                damaged[at] ^= 1 << rng.randrange(8)
-                (folder / name).write_bytes(damaged)
-                assert refusal(folder) or not name.startswith("variables"), (name, at)
-            (folder / name).write_bytes(data)
+    check_flipped_bits(folder, (saved_model.BINARY, *VALUES), seed, 6, refusal)
 
 
 @pytest.mark.parametrize("name", [*VALUES, saved_model.BINARY, "assets/words.txt"])

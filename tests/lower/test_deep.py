@@ -129,7 +129,9 @@ def test_a_branch_that_is_itself() -> None:
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("n", [10, thresholds.EXPANDED_DEPTH + 5, 1_000])
+@pytest.mark.parametrize(
+    "n", [10, thresholds.EXPANDED_DEPTH + 5, 1_000, pytest.param(2_000, marks=pytest.mark.nightly)]
+)
 def test_a_chain_of_calls(n: int) -> None:
     functions = [add_one(f"f{i}", f"f{i + 1}" if i + 1 < n else None) for i in range(n)]
     assert run(functions, "f0", 5) == 5 + n

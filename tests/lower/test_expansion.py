@@ -80,7 +80,7 @@ def test_a_branch_that_does_hold_runs_its_calls_alone() -> None:
 
 @pytest.mark.matrix
 @pytest.mark.one_engine
-@pytest.mark.parametrize("n", [6, 10])
+@pytest.mark.parametrize("n", [6, 10, pytest.param(11, marks=pytest.mark.nightly)])
 def test_gradients_of_small_and_large_libraries(n: int) -> None:
     with hr.Graph() as graph:
         x, y, feeds = library(n)

@@ -71,9 +71,10 @@ def test_updates_happen_on_every_engine(name: str) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.parametrize("seeds", [2, pytest.param(4, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", CASES)
-def test_updates_happen_wherever_they_are_placed(name: str) -> None:
-    assert wrong(name, checking.devices("v1"), seeds=2) == {}
+def test_updates_happen_wherever_they_are_placed(name: str, seeds: int) -> None:
+    assert wrong(name, checking.devices("v1"), seeds) == {}
 
 
 @pytest.mark.matrix

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -80,3 +81,20 @@ def change(folder: Path, edit: Callable[[pb.MetaGraphDef], object]) -> None:
     model = pb.SavedModel.FromString(path.read_bytes())
     edit(model.meta_graphs[0])
     path.write_bytes(model.SerializeToString())
+
+
+def check_flipped_bits(
+    folder: Path, names: Iterable[str], seed: int, tries: int, refusal: Callable[[Path], str | None]
+) -> None:
+    """Asserts that a flipped bit in a file of a SavedModel is refused or, in the graph, without effect."""
+    rng = random.Random(seed)
+    with bounded():
+        for name in names:
+            data = (folder / name).read_bytes()
+            for _ in range(tries):
+                at = rng.randrange(len(data))
+                damaged = bytearray(data)
+                damaged[at] ^= 1 << rng.randrange(8)
+                (folder / name).write_bytes(damaged)
+                assert refusal(folder) or not name.startswith("variables"), (name, at)
+            (folder / name).write_bytes(data)

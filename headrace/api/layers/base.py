@@ -245,8 +245,7 @@ class Layer:
 
     def _run(self, inputs: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         inputs = self._tensors(inputs)
-        if self._first_call is None:
-            self._note_call(inputs, args, kwargs)
+        self._note_call(inputs, args, kwargs)
         if not self.built:
             self._build(inputs)
         outputs = self.call(inputs, *args, **kwargs)

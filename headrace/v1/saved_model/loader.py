@@ -62,7 +62,7 @@ def load(
     Raises:
       OSError: the folder has no SavedModel, or a malformed one.
       RuntimeError: no graph has exactly these tags.
-      GraphError: the graph is malformed, or a file is outside of the folder. Then nothing is added.
+      GraphError: the graph is malformed, or an asset is outside of the folder. Then nothing is added.
       ValueError: the checkpoint with the values of variables is missing.
       NotFoundError: a file of it is missing.
 
@@ -88,11 +88,10 @@ def load(
     meta = saved_model.with_tags(parse_saved_model(export_dir), tags)
     assets = saved_model.asset_files(meta, export_dir)
     initializer = saved_model.initializer(meta)
-    prefix = saved_model.variables_path(export_dir)
     with sess.graph.as_default():
         found, saver = add_meta_graph(meta, import_scope=import_scope, **saver_kwargs)
         if saver is not None:
-            saver.restore(sess, prefix)
+            saver.restore(sess, saved_model.variables_path(export_dir))
         if initializer is not None:
             sess.run(found.find(initializer), {found.find(name): path for name, path in assets.items()})
     return meta
