@@ -86,7 +86,7 @@ def change(folder: Path, edit: Callable[[pb.MetaGraphDef], object]) -> None:
 def check_flipped_bits(
     folder: Path, names: Iterable[str], seed: int, tries: int, refusal: Callable[[Path], str | None]
 ) -> None:
-    """Asserts that a flipped bit in a file of a SavedModel is refused or, in the graph, without effect."""
+    """Asserts that flipped bits are refused or, in the graph, without effect."""
     rng = random.Random(seed)
     with bounded():
         for name in names:
