@@ -34,8 +34,8 @@ class Model:
     def __init__(self) -> None:
         with hr.Graph() as self.graph:
             self.step = hr.train.create_global_step()
+            hr.summary.scalar("count", self.step)  # before the update: a later read waits for it, and would run it
             self.count = hr.identity(self.step.assign_add(1))
-            hr.summary.scalar("count", self.step)
 
     def supervisor(self, **kwargs: Any) -> Supervisor:
         return Supervisor(graph=self.graph, **kwargs)
