@@ -63,6 +63,7 @@ def test_pictures_of_each_format(tmp_path: Path, ending: str, begin: bytes) -> N
     assert (tmp_path / f"curve{ending}").read_bytes().startswith(begin)
 
 
+@pytest.mark.system  # matplotlib's first picture on a machine starts a process that lists the fonts
 def test_curves_that_share_axes_have_a_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.figure import Figure
 
