@@ -86,6 +86,7 @@ def test_curves_that_share_axes_have_a_legend(tmp_path: Path, monkeypatch: pytes
     assert ("matplotlib.pyplot" in sys.modules) == had_pyplot  # which would have changed what the program draws itself
 
 
+@pytest.mark.system  # see above
 def test_marks_are_lines_with_a_legend_in_each_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.figure import Figure
 
