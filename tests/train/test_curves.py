@@ -101,6 +101,7 @@ def test_marks_are_lines_with_a_legend_in_each_plot(tmp_path: Path, monkeypatch:
         assert len({line.get_color() for line in axes.lines}) == 3
 
 
+@pytest.mark.system  # see above
 def test_what_cannot_be_drawn_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events.Writer(tmp_path).close()
     with pytest.raises(ValueError, match=r"must end in \.png, \.svg or \.pdf"):
