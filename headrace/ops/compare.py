@@ -209,7 +209,7 @@ def _select_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if condition.shape == t.shape:
             return xp.where(condition, t, e)
         if condition.ndim == 0:
-            return t if condition else e
+            return (t if condition else e) if xp is np else xp.where(condition, t, e)
         if condition.ndim > 1 or t.ndim == 1:
             raise InvalidArgumentError(
                 "Inputs to operation Select must have the same size and shape, or the condition must be a scalar or "

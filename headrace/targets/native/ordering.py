@@ -73,7 +73,11 @@ def read_early(program: Program, reasons: Reasons) -> None:
     These are calls without computed inputs, and reads of state that may fail under a condition. The scalar
     instructions that compute the condition move as well.
     """
-    block = program.block
+    for block in program.walk():
+        _read_early(block, reasons)
+
+
+def _read_early(block: Block, reasons: Reasons) -> None:
     order: list[Instr] = []
     native: list[Instr] = []
     for instr in block.instrs:
@@ -125,10 +129,13 @@ def update_late(program: Program, reasons: Reasons) -> None:
 
     Their inputs stay in memory until then, so they must be small.
     """
-    block = program.block
-    updates = {instr.op for instr in block.instrs if _is_update(instr)}
-    if not updates:
-        return
+    for block in program.walk():
+        updates = {instr.op for instr in block.instrs if _is_update(instr)}
+        if updates:
+            _update_late(block, updates, reasons)
+
+
+def _update_late(block: Block, updates: set[Operation], reasons: Reasons) -> None:
     waits = _waits_for(updates)
     order: list[Instr] = []
     late: list[Instr] = []
