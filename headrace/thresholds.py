@@ -684,6 +684,11 @@ LIST_ELEMENTS: Final = 1 << 27
 PHILOX_SCALAR_BLOCKS: Final = 8
 PHILOX_CHUNK_BLOCKS: Final = 1 << 13
 
+# Blocks of random numbers that an op in a loop computes ahead, as the numbers of its next firings. A firing that needs
+# more than half of them is computed by itself.
+# Unit: Philox blocks. Estimate (tests/resources/test_philox.py).
+DRAWN_AHEAD_BLOCKS: Final = 512
+
 # Time without work after which a worker thread ends.
 # Unit: seconds. Estimate.
 IDLE_THREAD: Final = 1.0

@@ -142,37 +142,23 @@ class Stream:
         """The first `n` words: uint32 [n]."""
         return self.blocks(-(-n // 4)).ravel()[:n]
 
-    def words64(self, n: int) -> np.ndarray:
-        """The first `n` pairs of words, low word first, as uint64 [n]."""
-        pairs = self.blocks(-(-n // 2)).reshape(-1, 2).astype(np.uint64)
-        return (pairs[:, 0] | pairs[:, 1] << _32)[:n]
-
     # *** distributions: `n` numbers in the order of TensorFlow's outputs ***
 
     def uniform(self, n: int, dtype: DType) -> np.ndarray:
         """Numbers in [0, 1) of a floating dtype, each from the bits of its significand."""
-        if dtype is dtypes.float64:
-            return _double_from_words(self.blocks(-(-n // 2)).reshape(-1, 2))[:n]
-        return _float_from_word(self.words(n), dtype)
+        return _uniform(self.blocks(-(-n // per_block(dtype))), dtype)[:n]
 
     def uniform_int(self, n: int, low: int, high: int, dtype: DType) -> np.ndarray:
         """Integers in [low, high) of 32 or 64 bits, with the slight bias of `word mod range`."""
-        words = self.words(n) if dtype.size == 4 else self.words64(n)
-        unsigned = words.dtype.type
-        offsets = words % unsigned(high - low)
-        # added modulo 2**bits, which is right because the sum lies in [low, high)
-        out: np.ndarray = offsets + unsigned(low % (1 << (8 * words.itemsize)))
-        return out.view(dtype.numpy)
+        return within(self.integers(n, dtype), low, high)
 
     def integers(self, n: int, dtype: DType) -> np.ndarray:
         """Integers of 32 or 64 bits in the full range of `dtype`."""
-        return (self.words(n) if dtype.size == 4 else self.words64(n)).view(dtype.numpy)
+        return _integers(self.blocks(-(-n // per_block(dtype))), dtype)[:n]
 
     def normal(self, n: int, dtype: DType) -> np.ndarray:
         """Standard normal numbers of a floating dtype."""
-        if dtype is dtypes.float64:
-            return _normal_doubles(self.blocks(-(-n // 2))).ravel()[:n]
-        return _normal_floats(self.blocks(-(-n // 4))).ravel()[:n].astype(dtype.numpy)
+        return _normal(self.blocks(-(-n // per_block(dtype))), dtype)[:n]
 
     def truncated_normal(self, n: int, dtype: DType) -> np.ndarray:
         """Standard normal numbers within (-2, 2) of a floating dtype."""
@@ -256,7 +242,93 @@ def _block(key: int, counter: int) -> tuple[int, int, int, int]:
     return c0, c1, c2, c3
 
 
+class Draws:
+    """Firings of one op that fills shapes with a distribution, from its random state. Thread safe.
+
+    A firing in a loop draws few numbers, and calls of numpy take most of its time. So firings that follow each other
+    and draw equally many numbers are computed ahead, twice as many each time. They are rows of one array. The position
+    of the random state alone decides which numbers a firing gets.
+
+    Args:
+      state: The random state.
+      distribution: "uniform", "normal" or "integers", a distribution of `Stream`.
+      dtype: The dtype of the numbers.
+    """
+
+    __slots__ = ("_dtype", "_held", "_numbers", "_state")
+
+    def __init__(self, state: Philox, distribution: str, dtype: DType) -> None:
+        self._state = state
+        self._numbers = _DISTRIBUTIONS[distribution]
+        self._dtype = dtype
+        # stream of the first row, the numbers of a row, and the rows
+        self._held: tuple[Stream, int, np.ndarray] | None = None
+
+    def next(self, n: int) -> np.ndarray:
+        """The numbers of the next firing, which draws `n` numbers."""
+        stream = self._state.reserve_numbers(n)
+        blocks = -(-n // per_block(self._dtype))
+        if not 0 < blocks <= thresholds.DRAWN_AHEAD_BLOCKS // 2:
+            return self._numbers(stream.blocks(blocks), self._dtype)[:n]
+        held, rows = self._held, 1
+        if held is not None and held[1] == n and held[0].key == stream.key:
+            row, rest = divmod(stream.counter - held[0].counter, n * RESERVED_PER_NUMBER)
+            if not rest and 0 <= row < len(held[2]):
+                return held[2][row].copy()
+            if not rest and row == len(held[2]):
+                rows = min(2 * row, thresholds.DRAWN_AHEAD_BLOCKS // blocks)
+        starts = np.arange(rows, dtype=np.uint64) * np.uint64(n * RESERVED_PER_NUMBER)
+        offsets = (starts[:, np.newaxis] + np.arange(blocks, dtype=np.uint64)).ravel()
+        numbers = self._numbers(stream.blocks_at(offsets), self._dtype).reshape(rows, -1)[:, :n]
+        self._held = stream, n, numbers
+        return numbers[0].copy()
+
+
 # *** numbers from words ***
+
+
+def per_block(dtype: DType) -> int:
+    """Numbers of a dtype that a block yields."""
+    return 2 if dtype.size == 8 else 4
+
+
+def within(integers: np.ndarray, low: int, high: int) -> np.ndarray:
+    """Integers in [low, high), from integers in the full range of their dtype."""
+    words = integers.view(f"u{integers.itemsize}")
+    unsigned = words.dtype.type
+    offsets = words % unsigned(high - low)
+    # added modulo 2**bits, which is right because the sum lies in [low, high)
+    out: np.ndarray = offsets + unsigned(low % (1 << (8 * words.itemsize)))
+    return out.view(integers.dtype)
+
+
+def _uniform(blocks: np.ndarray, dtype: DType) -> np.ndarray:
+    """uint32 [n, 4] → numbers in [0, 1)."""
+    if dtype is dtypes.float64:
+        return _double_from_words(blocks.reshape(-1, 2))
+    return _float_from_word(blocks.ravel(), dtype)
+
+
+def _integers(blocks: np.ndarray, dtype: DType) -> np.ndarray:
+    """uint32 [n, 4] → integers in the full range; those of 64 bits have the low word first."""
+    if dtype.size == 4:
+        return blocks.ravel().view(dtype.numpy)
+    pairs = blocks.reshape(-1, 2).astype(np.uint64)
+    return (pairs[:, 0] | pairs[:, 1] << _32).view(dtype.numpy)
+
+
+def _normal(blocks: np.ndarray, dtype: DType) -> np.ndarray:
+    """uint32 [n, 4] → standard normal numbers."""
+    if dtype is dtypes.float64:
+        return _normal_doubles(blocks).ravel()
+    return _normal_floats(blocks).ravel().astype(dtype.numpy)
+
+
+_DISTRIBUTIONS: Final[dict[str, Callable[[np.ndarray, DType], np.ndarray]]] = {
+    "uniform": _uniform,
+    "integers": _integers,
+    "normal": _normal,
+}
 
 # bits of the significand, and the bits of 1.0, which together with the low bits of a word form a number in [1, 2)
 _LAYOUT: Final = {

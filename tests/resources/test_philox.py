@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headrace import dtypes
-from headrace.resources.philox import Philox, Stream
+from headrace.resources.philox import Draws, Philox, Stream, within
 
 N = 1003  # numbers a firing: not a multiple of a group
 
@@ -196,3 +196,57 @@ def test_reservations_do_not_overlap():
     for t in threads:
         t.join()
     assert sorted(got) == [(2 << 64) + 10 * i for i in range(400)]
+
+
+# *** Firings ahead ***
+
+
+@pytest.mark.parametrize(
+    ("distribution", "dtype"),
+    [
+        ("uniform", dtypes.float32),
+        ("uniform", dtypes.float64),
+        ("uniform", dtypes.bfloat16),
+        ("normal", dtypes.float32),
+        ("normal", dtypes.float64),
+        ("integers", dtypes.int32),
+        ("integers", dtypes.int64),
+    ],
+)
+def test_firings_ahead_have_the_numbers_of_single_ones(distribution: str, dtype: dtypes.DType) -> None:
+    state, other = Philox(3, 4), Philox(3, 4)
+    draws = Draws(state, distribution, dtype)
+    for n in (*[1] * 20, 3, 1, 1, *[5] * 4, 0, *[64] * 6, 2000, 64, 64):
+        found = draws.next(n)
+        np.testing.assert_array_equal(found, getattr(other.reserve_numbers(n), distribution)(n, dtype))
+        assert found.dtype == dtype.numpy
+        found[:] = 0  # a consumer may write into its result
+        assert state.state == other.state
+
+
+def test_firings_ahead_follow_the_position_of_the_state() -> None:
+    state = Philox(3, 4)
+    draws = Draws(state, "integers", dtypes.int32)
+    begin = state.state
+    first = [draws.next(2).tolist() for _ in range(9)]
+    state.state = begin
+    assert [draws.next(2).tolist() for _ in range(9)] == first
+    state.state = begin[0] + 1, begin[1]  # another key
+    assert [draws.next(2).tolist() for _ in range(9)] != first
+    state.rewind()
+    state.reserve_numbers(2)
+    assert [draws.next(2).tolist() for _ in range(8)] == first[1:]
+
+
+def test_firings_ahead_of_two_ops_with_one_state_take_turns() -> None:
+    state, other = Philox(1, 2), Philox(1, 2)
+    a, b = (Draws(state, "uniform", dtypes.float32) for _ in range(2))
+    for draws in (a, b, a, a, b, b, a):
+        np.testing.assert_array_equal(draws.next(4), other.reserve_numbers(4).uniform(4, dtypes.float32))
+
+
+def test_integers_are_within_their_range() -> None:
+    words = np.array([0, 7, -1, -(2**31)], np.int32)
+    assert within(words, -2, 3).tolist() == [w % 5 - 2 for w in (0, 7, 2**32 - 1, 2**31)]
+    wide = within(np.array([2**63 - 1, -1], np.int64), -(2**63), 2**63 - 1)
+    assert wide.tolist() == [w % (2**64 - 1) - 2**63 for w in (2**63 - 1, 2**64 - 1)]

@@ -19,6 +19,7 @@ from headrace.ir.opdef import NOT_DIFFERENTIABLE, op
 from headrace.opkit.batch_node import Independent
 from headrace.opkit.batch_rules import drawing
 from headrace.ops.random.drawing import SEEDED, SEEDS, dims_of, drawn_shape, range_of, require_scalar, state_of
+from headrace.resources.philox import Draws, within
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -26,23 +27,35 @@ if TYPE_CHECKING:
 
 
 def _draw(distribution: str) -> Any:
-    """The factory of an op that fills a shape with a method of `philox.Stream`."""
+    """The factory of an op that fills a shape with a distribution."""
 
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
-        state, dtype = state_of(ctx, attrs), attrs["dtype"]
+        dtype = attrs["dtype"]
+        draws = Draws(state_of(ctx, attrs), distribution, dtype)
 
         def kernel(shape: Any) -> Any:
             dims = dims_of(shape, dtype)
-            n = math.prod(dims)
-            return getattr(state.reserve_numbers(n), distribution)(n, dtype).reshape(dims)
+            return draws.next(math.prod(dims)).reshape(dims)
 
         return kernel
 
     return factory
 
 
+def _draw_truncated(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
+    state, dtype = state_of(ctx, attrs), attrs["dtype"]
+
+    def kernel(shape: Any) -> Any:
+        dims = dims_of(shape, dtype)
+        n = math.prod(dims)
+        return state.reserve_numbers(n).truncated_normal(n, dtype).reshape(dims)
+
+    return kernel
+
+
 def _draw_ints(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
-    state, dtype = state_of(ctx, attrs), attrs["Tout"]
+    dtype = attrs["Tout"]
+    draws = Draws(state_of(ctx, attrs), "integers", dtype)
 
     def kernel(shape: Any, minval: Any, maxval: Any) -> Any:
         dims = dims_of(shape, dtype)
@@ -52,7 +65,7 @@ def _draw_ints(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, A
             require_scalar(maxval, "maxval")
             return np.zeros(dims, dtype.numpy)
         low, high = range_of(minval, maxval)
-        return state.reserve_numbers(n).uniform_int(n, low, high, dtype).reshape(dims)
+        return within(draws.next(n), low, high).reshape(dims)
 
     return kernel
 
@@ -63,10 +76,10 @@ def _ints_shape(c: Inference) -> Sequence[Shape]:
     return drawn_shape(c)
 
 
-for _name, _distribution, _doc in (
-    ("RandomUniform", "uniform", "Numbers evenly distributed over [0, 1)."),
-    ("RandomStandardNormal", "normal", "Normally distributed numbers of mean 0 and deviation 1."),
-    ("TruncatedNormal", "truncated_normal", "Normally distributed numbers, drawn again where beyond two deviations."),
+for _name, _factory, _doc in (
+    ("RandomUniform", _draw("uniform"), "Numbers evenly distributed over [0, 1)."),
+    ("RandomStandardNormal", _draw("normal"), "Normally distributed numbers of mean 0 and deviation 1."),
+    ("TruncatedNormal", _draw_truncated, "Normally distributed numbers, drawn again where beyond two deviations."),
 ):
     op(
         _name,
@@ -74,7 +87,7 @@ for _name, _distribution, _doc in (
         "output: dtype",
         {**SEEDS, "dtype": FLOATING, "T": INDEX},
         shape=drawn_shape,
-        stateful=_draw(_distribution),
+        stateful=_factory,
         grad=NOT_DIFFERENTIABLE,
         batch=Independent(drawing(0)),
         facts=SEEDED,
