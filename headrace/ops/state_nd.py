@@ -1,7 +1,7 @@
 """Elements and slices of variables at multi-dimensional indices: gather and scatter.
 
-Source: TensorFlow's ResourceGatherNd, ResourceScatterNd* and ScatterNd*. A scatter copies the value before it writes.
-Rows of variables are in `state_rows`.
+Source: TensorFlow's ResourceGatherNd, ResourceScatterNd* and ScatterNd*. A scatter writes into a copy of the value, or
+into the value itself if only the variable refers to it (`Variable.change`). Rows of variables are in `state_rows`.
 """
 
 from __future__ import annotations
@@ -109,10 +109,10 @@ op(
 _Put = Callable[[Any, tuple[Any, ...], Any], None]
 
 
-def _scattered(put: _Put, ignore_bad: bool, params: Any, indices: Any, updates: Any) -> Any:
+def _scatter(put: _Put, ignore_bad: bool, params: Any, indices: Any, updates: Any) -> None:
     if not shape_of(params):
         raise InvalidArgumentError("Output must be at least 1-D, got shape: []")
-    return scatter(params.copy(), indices, updates, put, ignore_bad)
+    scatter(params, indices, updates, put, ignore_bad)
 
 
 def _scatter_ref(put: _Put) -> Any:
@@ -120,7 +120,7 @@ def _scatter_ref(put: _Put) -> Any:
         ignore_bad = attrs["bad_indices_policy"] == "IGNORE"
 
         def kernel(ref: Ref, indices: Any, updates: Any) -> Ref:
-            ref.variable.update(lambda params: _scattered(put, ignore_bad, params, indices, updates))
+            ref.variable.change(lambda params: _scatter(put, ignore_bad, params, indices, updates))
             return ref
 
         return kernel
@@ -134,7 +134,7 @@ def _scatter_handle(put: _Put) -> Any:
 
         def kernel(handle: Any, indices: Any, updates: Any) -> None:
             variable = initialized_variable(ctx.step, handle, dtype)
-            variable.update(lambda params: _scattered(put, ignore_bad, params, indices, updates))
+            variable.change(lambda params: _scatter(put, ignore_bad, params, indices, updates))
 
         return kernel
 

@@ -1,6 +1,7 @@
 """Rows of variables: gathering from and scattering into them, by handle or by reference.
 
-Source: TensorFlow's ResourceGather, ResourceScatter* and Scatter*. A scatter copies the value before it writes.
+Source: TensorFlow's ResourceGather, ResourceScatter* and Scatter*. A scatter writes into a copy of the value,
+or into the value itself if only the variable refers to it (`Variable.change`).
 """
 
 from __future__ import annotations
@@ -164,8 +165,8 @@ def _sum(how: Literal["add", "subtract"]) -> Callable[[np.ndarray, Any, Any], No
     return combine
 
 
-def _scattered(combine: Callable[[np.ndarray, Any, Any], None], params: Any, indices: Any, updates: Any) -> np.ndarray:
-    """A copy of `params` with `updates` combined into its rows at `indices`, in order."""
+def _scatter(combine: Callable[[np.ndarray, Any, Any], None], params: Any, indices: Any, updates: Any) -> None:
+    """Combines `updates` into the rows of `params` at `indices`, in order."""
     shape = shape_of(params)
     if not shape:
         raise InvalidArgumentError("params must be at least 1-D, got shape []")
@@ -176,16 +177,14 @@ def _scattered(combine: Callable[[np.ndarray, Any, Any], None], params: Any, ind
             f"params.shape {shapes.show(shape)}"
         )
     _check_range(indices, shape[0])
-    out: np.ndarray = params.copy()
     if np.size(indices):
-        combine(out, indices, updates)
-    return out
+        combine(params, indices, updates)
 
 
 def _scatter_ref(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any, Any], Ref]:
         def kernel(ref: Ref, indices: Any, updates: Any) -> Ref:
-            ref.variable.update(lambda params: _scattered(combine, params, indices, updates))
+            ref.variable.change(lambda params: _scatter(combine, params, indices, updates))
             return ref
 
         return kernel
@@ -197,7 +196,7 @@ def _scatter_handle(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
     def make(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callable[[Any, Any], None]:
         def kernel(indices: Any, updates: Any) -> None:
             check_initialized(variable, handle)
-            variable.update(lambda params: _scattered(combine, params, indices, updates))
+            variable.change(lambda params: _scatter(combine, params, indices, updates))
 
         return kernel
 

@@ -274,14 +274,16 @@ class Draws:
         if held is not None and held[1] == n and held[0].key == stream.key:
             row, rest = divmod(stream.counter - held[0].counter, n * RESERVED_PER_NUMBER)
             if not rest and 0 <= row < len(held[2]):
-                return held[2][row].copy()
+                found: np.ndarray = held[2][row].copy()
+                return found
             if not rest and row == len(held[2]):
                 rows = min(2 * row, thresholds.DRAWN_AHEAD_BLOCKS // blocks)
         starts = np.arange(rows, dtype=np.uint64) * np.uint64(n * RESERVED_PER_NUMBER)
         offsets = (starts[:, np.newaxis] + np.arange(blocks, dtype=np.uint64)).ravel()
         numbers = self._numbers(stream.blocks_at(offsets), self._dtype).reshape(rows, -1)[:, :n]
         self._held = stream, n, numbers
-        return numbers[0].copy()
+        first: np.ndarray = numbers[0].copy()
+        return first
 
 
 # *** numbers from words ***
@@ -311,17 +313,20 @@ def _uniform(blocks: np.ndarray, dtype: DType) -> np.ndarray:
 
 def _integers(blocks: np.ndarray, dtype: DType) -> np.ndarray:
     """uint32 [n, 4] → integers in the full range; those of 64 bits have the low word first."""
-    if dtype.size == 4:
-        return blocks.ravel().view(dtype.numpy)
-    pairs = blocks.reshape(-1, 2).astype(np.uint64)
-    return (pairs[:, 0] | pairs[:, 1] << _32).view(dtype.numpy)
+    words = blocks.ravel()
+    if dtype.size == 8:
+        pairs = words.reshape(-1, 2).astype(np.uint64)
+        words = pairs[:, 0] | pairs[:, 1] << _32
+    out: np.ndarray = words.view(dtype.numpy)
+    return out
 
 
 def _normal(blocks: np.ndarray, dtype: DType) -> np.ndarray:
     """uint32 [n, 4] → standard normal numbers."""
     if dtype is dtypes.float64:
         return _normal_doubles(blocks).ravel()
-    return _normal_floats(blocks).ravel().astype(dtype.numpy)
+    out: np.ndarray = _normal_floats(blocks).ravel().astype(dtype.numpy)
+    return out
 
 
 _DISTRIBUTIONS: Final[dict[str, Callable[[np.ndarray, DType], np.ndarray]]] = {

@@ -1,13 +1,18 @@
 """Variables: values that ops replace.
 
-A value is never written in place: `update` makes a new array and swaps it in. So a read needs neither copy nor lock,
-and a value that was read never changes.
+A value that was read never changes: `update` makes a new array and swaps it in. So a read needs neither copy nor lock.
+
+An update of a few rows of a large table would copy the table. `change` writes into the value itself if the variable has
+the only reference to it. Meanwhile the variable is without a value, and a read waits for the lock.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from headrace import forking, shapes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
@@ -52,7 +57,10 @@ class Variable:
     @property
     def is_initialized(self) -> bool:
         """Whether the variable has a value."""
-        return self._value is not None
+        if self._value is None:
+            with self._lock:  # `change` may have taken the value
+                return self._value is not None
+        return True
 
     def read(self) -> Value:
         """The current value.
@@ -60,6 +68,14 @@ class Variable:
         Raises:
           FailedPreconditionError: The variable has no value yet.
         """
+        value = self._value
+        if value is None:
+            with self._lock:  # `change` may have taken the value
+                return self._current()
+        return value
+
+    def _current(self) -> Value:
+        """The value, for a caller that has the lock."""
         value = self._value
         if value is None:
             raise FailedPreconditionError(
@@ -98,9 +114,33 @@ class Variable:
           FailedPreconditionError: The variable has no value yet.
         """
         with self._lock:
-            value = fn(self.read())
+            value = fn(self._current())
             self._hold(value)
             return value
+
+    def change(self, fn: Callable[[np.ndarray], object]) -> None:
+        """Changes the value atomically by `fn(array)`, which writes into the array.
+
+        The array is the value itself if nothing else refers to it, and otherwise a copy. `fn` must raise before it
+        writes, or not at all; then the variable is unchanged.
+
+        Raises:
+          FailedPreconditionError: The variable has no value yet.
+        """
+        with self._lock:
+            value = self._current()
+            self._value = None  # a reader from now on waits
+            is_own = _references(value) <= _ALONE and _is_writable(value)
+            if not is_own:
+                self._value = value
+                value = value.copy()
+            try:
+                fn(value)
+            finally:
+                if is_own:
+                    self._value = value
+            if not is_own:
+                self._hold(value)
 
     def release(self) -> None:
         """Drops the value, so that the variable is uninitialized."""
@@ -123,6 +163,29 @@ class Variable:
         return f"Variable({self.name!r}, {self.dtype.name}{shapes.show(self.shape)}{state})"
 
 
+# *** the only reference ***
+
+
+def _references(value: Any) -> int:
+    return sys.getrefcount(value)
+
+
+def _probe() -> int:
+    """The count of an array that only a local variable holds; 0 if counts are not exact."""
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return 0
+    value = np.zeros(1)
+    return _references(value)
+
+
+_ALONE: Final = _probe()
+
+
+def _is_writable(value: Value) -> bool:
+    """Whether a value is an array with memory of its own, which no other object shares."""
+    return type(value) is np.ndarray and value.base is None and value.flags.writeable
+
+
 def update_together(variables: Sequence[Variable], fn: Callable[..., Sequence[Value]]) -> None:
     """Replaces the values of several variables by `fn(*values)` atomically.
 
@@ -140,7 +203,7 @@ def update_together(variables: Sequence[Variable], fn: Callable[..., Sequence[Va
         for v in sorted(variables, key=id):  # a common order, so that no two calls wait for each other
             v._lock.acquire()
             held.append(v._lock)
-        for v, value in zip(variables, fn(*[v.read() for v in variables]), strict=True):
+        for v, value in zip(variables, fn(*[v._current() for v in variables]), strict=True):
             v._hold(value)
     finally:
         for lock in held:
@@ -178,7 +241,7 @@ class CountedVariable(Variable):
 class FedVariable(Variable):
     """Variable of one step whose reads return a fed value.
 
-    `assign`, `update` and `release` raise InvalidArgumentError.
+    `assign`, `update`, `change` and `release` raise InvalidArgumentError.
 
     Args:
       name: The name of the variable that it replaces in the step.
@@ -192,6 +255,10 @@ class FedVariable(Variable):
     def __init__(self, name: str, dtype: DType, shape: Shape, value: Value) -> None:
         super().__init__(name, dtype, shape)
         self._value = value
+
+    def change(self, fn: Callable[[np.ndarray], object]) -> None:
+        """Raises InvalidArgumentError."""
+        self._hold(None)
 
     def _hold(self, value: Value | None) -> None:
         raise InvalidArgumentError(

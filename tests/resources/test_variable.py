@@ -1,13 +1,15 @@
-"""`resources.variable`: values that are replaced, never written."""
+"""`resources.variable`: values that are replaced, and written only where nothing else refers to them."""
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from headrace import dtypes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
-from headrace.resources.variable import Ref, Variable, update_together
+from headrace.resources.variable import FedVariable, Ref, Variable, update_together
 
 
 def test_reading_before_assigning_names_the_variable():
@@ -113,3 +115,91 @@ def test_a_reference_reads_when_asked():
     assert r.read() == 1
     v.assign(np.float32(2))
     assert r.read() == 2
+
+
+# *** Changes in place ***
+
+
+def put(row: int, value: int) -> Callable[[np.ndarray], None]:
+    def fn(x: np.ndarray) -> None:
+        x[row] = value
+
+    return fn
+
+
+def test_a_change_writes_into_a_value_that_only_the_variable_has() -> None:
+    v = Variable("v", dtypes.int32, (3,))
+    v.assign(np.zeros(3, np.int32))
+    address = v.read().ctypes.data
+    v.change(put(1, 5))
+    assert (v.read().tolist(), v.read().ctypes.data) == ([0, 5, 0], address)
+
+
+@pytest.mark.parametrize("held", [lambda x: x, lambda x: x[1:], lambda x: memoryview(x), lambda x: [x]])
+def test_a_change_copies_a_value_with_other_references(held: Callable[[np.ndarray], Any]) -> None:
+    v = Variable("v", dtypes.int32, (3,))
+    v.assign(np.zeros(3, np.int32))
+    other = held(v.read())
+    v.change(put(1, 5))
+    assert not np.any(np.asarray(other))
+    assert v.read().tolist() == [0, 5, 0]
+
+
+def test_a_change_copies_memory_that_is_not_its_own() -> None:
+    v = Variable("v", dtypes.int32, (3,))
+    memory = bytes(12)
+    v.assign(np.frombuffer(memory, np.int32))
+    v.change(put(1, 5))
+    assert v.read().tolist() == [0, 5, 0]
+    assert memory == bytes(12)
+    fixed = np.zeros(3, np.int32)
+    fixed.flags.writeable = False
+    v.assign(fixed)
+    del fixed
+    v.change(put(2, 6))
+    assert v.read().tolist() == [0, 0, 6]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_change_that_raises_leaves_the_value(is_shared: bool) -> None:
+    v = Variable("v", dtypes.int32, (3,))
+    v.assign(np.arange(3, dtype=np.int32))
+    other = v.read() if is_shared else None
+    with pytest.raises(ZeroDivisionError):
+        v.change(lambda x: 1 / 0)
+    assert v.read().tolist() == [0, 1, 2]
+    assert other is None or other is v.read()
+    v.release()
+    with pytest.raises(FailedPreconditionError):
+        v.change(lambda x: None)
+    assert not v.is_initialized
+
+
+def test_a_read_waits_for_the_end_of_a_change() -> None:
+    v = Variable("v", dtypes.int32, (2,))
+    v.assign(np.zeros(2, np.int32))
+    is_begun, found = threading.Event(), []
+
+    def read() -> None:
+        assert is_begun.wait(20)
+        found.append((v.is_initialized, v.read().tolist()))
+
+    def fn(x: np.ndarray) -> None:
+        x[0] = 1
+        is_begun.set()
+        reader.join(0.01)
+        assert reader.is_alive()
+        x[1] = 1
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    v.change(fn)
+    reader.join(20)
+    assert found == [(True, [1, 1])]
+
+
+def test_a_fed_variable_cannot_be_changed() -> None:
+    v = FedVariable("v", dtypes.int32, (2,), np.zeros(2, np.int32))
+    with pytest.raises(InvalidArgumentError, match="fed in this step"):
+        v.change(put(0, 1))
+    assert not np.any(v.read())
