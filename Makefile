@@ -68,6 +68,11 @@ examples: $(VENV)/.installed-examples ## run the example programs that take seco
 	$(BIN)/python examples/devices.py
 	$(BIN)/python examples/recorded.py
 
+# `make applications PYTHON_BENCH=...` with TensorFlow and PyTorch measures the table of steps a second, too.
+.PHONY: applications
+applications: $(VENV)/.installed-examples ## run the applications, within an hour, and write docs/applications.md
+	$(PYTHON_BENCH) -m examples.applications $(ARGS)
+
 # Material's notice about its successor is no matter of this site.
 .PHONY: site
 site: $(VENV)/.installed-site ## the documentation as a site, in build/site; open build/site/index.html

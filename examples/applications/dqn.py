@@ -1,13 +1,12 @@
 """Deep Q-learning of CartPole inside the graph: `python -m examples.applications.dqn`.
 
 The environment, the replay memory, exploration, the gradient, Adam and the target network are operations of the body of
-one `while_loop`. The program starts the loop and reads the returns of the episodes that have ended: in-graph
-reinforcement learning as in Yu et al., "Dynamic Control Flow in Large-Scale Machine Learning" (2018), section 6.5, which
-reports 1.21 times the speed of a client that drives the steps. The twin of the program is such a client: it calls the
-same operations as compiled callables, with the loop, the conditional and the counters in Python.
+one `while_loop` (`cartpole.py`, `q_learning.py`). The program starts the loop and reads the returns of episodes that
+have ended: in-graph reinforcement learning as in Yu et al., "Dynamic Control Flow in Large-Scale Machine Learning"
+(2018), section 6.5. They report 1.21 times the speed of a client that drives the steps. The twin of the program is such
+a client: it calls the same operations as compiled callables, with the loop, the conditional and the counters in Python.
 
-An episode ends after 200 steps; the task counts as solved with a mean return of 195 over 100 episodes without
-exploration. Learning is double Q-learning (van Hasselt et al., 2016) with a target network that follows slowly.
+The task counts as solved with a mean return of 195 over 100 episodes without exploration.
 """
 
 from __future__ import annotations
@@ -22,88 +21,11 @@ import numpy as np
 
 import headrace.v1
 from examples.applications import records
+from examples.applications.cartpole import LONGEST, first_state, moved
+from examples.applications.q_learning import WARM, Agent
 
-HIDDEN, MEMORY, BATCH, DISCOUNT, RATE, FOLLOW = 64, 10_000, 64, 0.99, 5e-4, 0.01
-WARM, EXPLORED, LEAST_CHANCE = 500, 4000, 0.02  # steps before learning, steps of falling exploration, its end
-LONGEST, EPISODES, SOLVED = 200, 100, 195
+EPISODES, SOLVED = 100, 195
 FULL, CHUNK = 40_000, 1000
-
-
-def first_state(tf: Any) -> Any:
-    return tf.random_uniform([4], -0.05, 0.05)
-
-
-def moved(tf: Any, state: Any, action: Any) -> tuple[Any, Any]:
-    """The next state, [4], and whether the pole has fallen or the cart has left the track."""
-    x, v, angle, spin = tf.unstack(state)
-    force = 20.0 * tf.cast(action, tf.float32) - 10.0
-    sin, cos = tf.sin(angle), tf.cos(angle)
-    push = (force + 0.05 * spin * spin * sin) / 1.1
-    turn = (9.8 * sin - cos * push) / (0.5 * (4.0 / 3.0 - 0.1 * cos * cos / 1.1))
-    pull = push - 0.05 * turn * cos / 1.1
-    state = tf.stack([x + 0.02 * v, v + 0.02 * pull, angle + 0.02 * spin, spin + 0.02 * turn])
-    return state, tf.logical_or(tf.abs(state[0]) > 2.4, tf.abs(state[2]) > 12 * np.pi / 180)
-
-
-class Agent:
-    """The networks, the state of Adam and the replay memory, as variables of the current graph."""
-
-    def __init__(self, tf: Any, seed: int) -> None:
-        self.tf, rng = tf, np.random.default_rng(seed)
-
-        def variable(value: Any) -> Any:
-            return tf.Variable(np.asarray(value, np.float32), trainable=False, use_resource=True)
-
-        sizes, weights = (4, HIDDEN, HIDDEN, 2), []
-        for n, m in zip(sizes[:-1], sizes[1:]):
-            weights += [rng.standard_normal((n, m)) * np.sqrt(2 / n), np.zeros(m)]
-        self.online, self.target = [variable(w) for w in weights], [variable(w) for w in weights]
-        self.means, self.squares = [variable(0 * w) for w in weights], [variable(0 * w) for w in weights]
-        self.updates = variable(0.0)
-        # a row of the memory: a state, the next one, the action, and whether the episode goes on
-        self.memory = variable(np.zeros((MEMORY, 10)))
-
-    def values(self, weights: list[Any], states: Any) -> Any:
-        """The values of both actions, [batch, 2]."""
-        tf, (w1, b1, w2, b2, w3, b3) = self.tf, weights
-        return tf.matmul(tf.nn.relu(tf.matmul(tf.nn.relu(tf.matmul(states, w1) + b1), w2) + b2), w3) + b3
-
-    def act(self, state: Any, chance: Any) -> Any:
-        """The best action, or with a chance a random one."""
-        tf = self.tf
-        best = tf.argmax(self.values([v.read_value() for v in self.online], state[None])[0], output_type=tf.int32)
-        return tf.where(tf.random_uniform([]) < chance, tf.random_uniform([], 0, 2, tf.int32), best)
-
-    def chance(self, n: Any) -> Any:
-        """The chance of a random action in step `n`."""
-        return self.tf.maximum(LEAST_CHANCE, 1 - (1 - LEAST_CHANCE) * self.tf.cast(n, self.tf.float32) / EXPLORED)
-
-    def remember(self, n: Any, state: Any, action: Any, after: Any, goes_on: Any) -> Any:
-        tf = self.tf
-        row = tf.concat([state, after, tf.stack([tf.cast(action, tf.float32), tf.cast(goes_on, tf.float32)])], 0)
-        return tf.scatter_update(self.memory, n % MEMORY, row)
-
-    def learn(self, n: Any) -> Any:
-        """Updates the weights by Adam with a batch of the `n` rows in the memory; returns the loss."""
-        tf = self.tf
-        rows = tf.gather(self.memory, tf.random_uniform([BATCH], 0, tf.minimum(n, MEMORY), tf.int32))
-        states, after, action, goes_on = rows[:, :4], rows[:, 4:8], tf.cast(rows[:, 8], tf.int32), rows[:, 9]
-        online, target = ([v.read_value() for v in vs] for vs in (self.online, self.target))
-        best = tf.argmax(self.values(online, after), 1, output_type=tf.int32)
-        future = tf.reduce_sum(tf.one_hot(best, 2) * self.values(target, after), 1)
-        wanted = tf.stop_gradient(1.0 + DISCOUNT * goes_on * future)
-        loss = tf.reduce_mean(tf.square(tf.reduce_sum(tf.one_hot(action, 2) * self.values(online, states), 1) - wanted))
-        count, done = self.updates.assign_add(1.0), []
-        rate = RATE * tf.sqrt(1.0 - tf.pow(0.999, count)) / (1.0 - tf.pow(0.9, count))
-        grads = tf.gradients(loss, online)
-        for k, (mean, square) in enumerate(zip(self.means, self.squares)):
-            m, s = 0.9 * mean + 0.1 * grads[k], 0.999 * square + 0.001 * grads[k] * grads[k]
-            new = online[k] - rate * m / (tf.sqrt(s) + 1e-8)
-            done += [mean.assign(m), square.assign(s), self.online[k].assign(new)]
-            done.append(self.target[k].assign(target[k] + FOLLOW * (new - target[k])))
-        with tf.control_dependencies(done):
-            return tf.identity(loss)
-
 
 Driver = Callable[[int], "tuple[np.ndarray, float]"]  # number of steps -> lengths of episodes that ended, last loss
 
@@ -140,22 +62,18 @@ def in_graph(agent: Agent, session: Any) -> Driver:
 def by_client(agent: Agent, session: Any) -> Driver:
     """Makes a function that calls the operations of each step."""
     tf = agent.tf
-    n, action = tf.placeholder(tf.int32, []), tf.placeholder(tf.int32, [])
-    state, after, goes_on = (
-        tf.placeholder(tf.float32, [4]),
-        tf.placeholder(tf.float32, [4]),
-        tf.placeholder(tf.bool, []),
-    )
+    n, action, goes_on = (tf.placeholder(dtype, []) for dtype in (tf.int32, tf.int32, tf.bool))
+    state, after = (tf.placeholder(tf.float32, [4]) for _ in range(2))
     call = session.make_callable
     act, move = call(agent.act(state, agent.chance(n)), [state, n]), call(moved(tf, state, action), [state, action])
     remember = call(agent.remember(n, state, action, after, goes_on).op, [n, state, action, after, goes_on])
     learn, new = call(agent.learn(n), [n]), call(first_state(tf))
-    k, now, age = 0, np.zeros(4, np.float32), 0
+    begun, now, age = 0, np.zeros(4, np.float32), 0
 
     def drive(steps: int) -> tuple[np.ndarray, float]:
-        nonlocal k, now, age
+        nonlocal begun, now, age
         lengths, loss = [], 0.0
-        for k in range(k, k + steps):
+        for k in range(begun, begun + steps):
             chosen = act(now, k)
             later, failed = move(now, chosen)
             remember(k, now, chosen, later, not failed)
@@ -165,7 +83,7 @@ def by_client(agent: Agent, session: Any) -> Driver:
             if failed or age >= LONGEST:
                 lengths.append(age)
                 now, age = new(), 0
-        k += 1
+        begun += steps
         return np.array(lengths), float(loss)
 
     return drive
@@ -207,8 +125,8 @@ def run(options: argparse.Namespace) -> records.Record:
     agents = {name: started(headrace.v1, options.seed, driver) for name, driver in names.items()}
     returns: dict[str, list[float]] = {name: [] for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for _ in steps:
-        for name, (_, _, drive) in agents.items():  # in turns, so that the machine is the same for both
+    for _ in steps:  # in turns, so that the machine is the same for both
+        for name, (_, _, drive) in agents.items():
             begun = time.perf_counter()
             lengths, _ = drive(chunk)
             seconds[name].append(time.perf_counter() - begun)

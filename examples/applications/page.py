@@ -36,6 +36,9 @@ PROGRAMS: Final = {
     "digits_cluster": "Data parallelism on a cluster and on Ray",
 }
 
+#: Name of the record of the comparison of steps a second.
+SPEED: Final = "speed"
+
 INTRODUCTION: Final = """\
 # Applications
 
@@ -50,7 +53,7 @@ programs; no download is needed.
 def text() -> str:
     """The page."""
     parts = [INTRODUCTION]
-    speed = RECORDS / "speed.json"
+    speed = RECORDS / f"{SPEED}.json"
     if speed.exists():
         parts.append("## Steps a second\n")
         parts.append(_paragraphs(ROOT / "benchmarks" / "applications" / "__main__.py"))

@@ -1,0 +1,49 @@
+"""The applications run for a few steps, and two runs with one seed are equal bit by bit.
+
+The figures of full runs are in docs/applications.md.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from examples.applications import page, records
+
+pytestmark = pytest.mark.system
+
+ROOT = Path(__file__).parents[2]
+
+#: Program -> options of a short run.
+SHORT = {
+    "dqn": ["--steps", "600"],
+}
+
+
+def recorded(name: str, path: Path) -> records.Record:
+    """The record of a short run."""
+    command = [sys.executable, "-m", f"examples.applications.{name}", *SHORT[name], "--record", str(path)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=path.parent, env=env, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return records.read(path)
+
+
+def test_each_program_has_a_short_run() -> None:
+    assert SHORT.keys() == page.PROGRAMS.keys()
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_two_runs_are_equal(name: str, tmp_path: Path) -> None:
+    first, second = (recorded(name, tmp_path / f"{k}.json") for k in range(2))
+    assert first.figures
+    assert first.untimed() == second.untimed()
+
+
+def test_programs_have_under_200_lines() -> None:
+    for path in page.HERE.glob("*.py"):
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 200, path
