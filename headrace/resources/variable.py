@@ -127,20 +127,19 @@ class Variable:
         Raises:
           FailedPreconditionError: The variable has no value yet.
         """
-        with self._lock:
-            value = self._current()
-            self._value = None  # a reader from now on waits
-            is_own = _references(value) <= _ALONE and _is_writable(value)
-            if not is_own:
-                self._value = value
-                value = value.copy()
-            try:
-                fn(value)
-            finally:
-                if is_own:
-                    self._value = value
-            if not is_own:
-                self._hold(value)
+        change_together([self], fn)
+
+    def _take(self) -> tuple[np.ndarray, bool]:
+        """Returns an array to change and whether it is the value, which the variable has no longer then.
+
+        The caller has the lock, and gives the value back.
+        """
+        value = self._current()
+        self._value = None  # a reader from now on waits
+        if _references(value) <= _ALONE and _is_writable(value):
+            return value, True
+        self._value = value
+        return value.copy(), False
 
     def release(self) -> None:
         """Drops the value, so that the variable is uninitialized."""
@@ -186,6 +185,33 @@ def _is_writable(value: Value) -> bool:
     return type(value) is np.ndarray and value.base is None and value.flags.writeable
 
 
+# *** several variables ***
+
+
+class _Locked:
+    """Context with the locks of variables, which costs less than an ExitStack or a generator."""
+
+    __slots__ = ("_held", "_locks")
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        # a common order, so that no two calls wait for each other
+        self._locks = [v._lock for v in sorted(variables, key=id)]
+        self._held: list[threading.Lock] = []
+
+    def __enter__(self) -> None:
+        try:
+            for lock in self._locks:
+                lock.acquire()
+                self._held.append(lock)
+        except BaseException:  # Ctrl-C during the wait
+            self.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        for lock in self._held:
+            lock.release()
+
+
 def update_together(variables: Sequence[Variable], fn: Callable[..., Sequence[Value]]) -> None:
     """Replaces the values of several variables by `fn(*values)` atomically.
 
@@ -198,16 +224,37 @@ def update_together(variables: Sequence[Variable], fn: Callable[..., Sequence[Va
     Raises:
       FailedPreconditionError: A variable has no value yet.
     """
-    held = []  # an ExitStack would take as long as the rest of the function
-    try:
-        for v in sorted(variables, key=id):  # a common order, so that no two calls wait for each other
-            v._lock.acquire()
-            held.append(v._lock)
+    with _Locked(variables):
         for v, value in zip(variables, fn(*[v._current() for v in variables]), strict=True):
             v._hold(value)
-    finally:
-        for lock in held:
-            lock.release()
+
+
+def change_together(variables: Sequence[Variable], fn: Callable[..., object]) -> None:
+    """Changes the values of several variables atomically by `fn(*arrays)`, which writes into the arrays.
+
+    An array is the value itself if nothing else refers to it, and otherwise a copy. `fn` must raise before it writes,
+    or not at all; then all variables are unchanged.
+
+    Args:
+      variables: The variables, each at most once.
+      fn: Takes the arrays in this order.
+
+    Raises:
+      FailedPreconditionError: A variable has no value yet.
+    """
+    with _Locked(variables):
+        taken: list[tuple[np.ndarray, bool]] = []
+        try:
+            for v in variables:
+                taken.append(v._take())  # noqa: PERF401 - an error leaves those before it in the list
+            fn(*[array for array, _ in taken])
+        finally:
+            for v, (array, is_value) in zip(variables, taken, strict=False):
+                if is_value:
+                    v._value = array
+        for v, (array, is_value) in zip(variables, taken, strict=True):
+            if not is_value:
+                v._hold(array)
 
 
 class CountedVariable(Variable):
@@ -256,9 +303,9 @@ class FedVariable(Variable):
         super().__init__(name, dtype, shape)
         self._value = value
 
-    def change(self, fn: Callable[[np.ndarray], object]) -> None:
-        """Raises InvalidArgumentError."""
+    def _take(self) -> tuple[np.ndarray, bool]:
         self._hold(None)
+        raise AssertionError
 
     def _hold(self, value: Value | None) -> None:
         raise InvalidArgumentError(

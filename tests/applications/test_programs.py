@@ -1,4 +1,4 @@
-"""The applications run for a few steps, and two runs with one seed are equal bit by bit.
+"""Short runs of the applications; two runs with one seed are equal bit by bit.
 
 The figures of full runs are in docs/applications.md.
 """

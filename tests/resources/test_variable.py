@@ -9,7 +9,7 @@ import pytest
 
 from headrace import dtypes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError
-from headrace.resources.variable import FedVariable, Ref, Variable, update_together
+from headrace.resources.variable import FedVariable, Ref, Variable, change_together, update_together
 
 
 def test_reading_before_assigning_names_the_variable():
@@ -196,6 +196,25 @@ def test_a_read_waits_for_the_end_of_a_change() -> None:
     v.change(fn)
     reader.join(20)
     assert found == [(True, [1, 1])]
+
+
+def test_several_variables_change_together_or_not_at_all() -> None:
+    a, b, c = (Variable(name, dtypes.int32, (2,)) for name in "abc")
+    for v in (a, b):
+        v.assign(np.zeros(2, np.int32))
+    kept, address = b.read(), a.read().ctypes.data
+
+    def fn(x: np.ndarray, y: np.ndarray) -> None:
+        x[0], y[0] = 1, 2
+
+    change_together([a, b], fn)
+    assert (a.read().tolist(), b.read().tolist(), kept.tolist()) == ([1, 0], [2, 0], [0, 0])
+    assert a.read().ctypes.data == address
+    with pytest.raises(ZeroDivisionError):
+        change_together([a, b], lambda x, y: 1 / 0)
+    with pytest.raises(FailedPreconditionError, match="uninitialized value c"):
+        change_together([a, c, b], lambda *_: None)
+    assert (a.read().tolist(), b.read().tolist()) == ([1, 0], [2, 0])
 
 
 def test_a_fed_variable_cannot_be_changed() -> None:

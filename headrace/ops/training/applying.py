@@ -22,7 +22,7 @@ from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, type_attr
 from headrace.opkit.kernel_library import kernel_library
 from headrace.resources.manager import Owners
 from headrace.resources.values import shape_of
-from headrace.resources.variable import Ref, Variable, update_together, variable_of
+from headrace.resources.variable import Ref, Variable, change_together, update_together, variable_of
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -72,19 +72,25 @@ def _check_rows(var: tuple[int, ...], grad: tuple[int, ...], indices: Any) -> No
         raise InvalidArgumentError(f"Index {indices[at]} at offset {at} in indices is out of range: [0, {var[0]})")
 
 
-def _by_rows(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any], args: list[Any]) -> Sequence[Any]:
-    """The new values after `formula` on rows; `args[gradient]` is the gradient of those at `args[gradient + 1]`."""
+def _by_rows(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any], args: list[Any]) -> None:
+    """Applies `formula` to rows of `values`, in place.
+
+    `args[gradient]` is the gradient of the rows at `args[gradient + 1]`. The arrays change when all new rows are known.
+    """
     grad, indices = args[gradient], args[gradient + 1]
     del args[gradient + 1]
     _check_rows(shape_of(values[0]), shape_of(grad), indices)
-    out = [v.copy() for v in values]
-    if len(indices):
-        for turn in _rounds(indices):
-            args[gradient] = grad[turn]
-            rows = indices[turn]
-            for array, new in zip(out, formula(np, attrs, *(v[rows] for v in out), *args), strict=True):
-                array[rows] = new
-    return out
+    if not len(indices):
+        return
+    used, places = np.unique(indices, return_inverse=True)
+    out = [v[used] for v in values]
+    for turn in _rounds(places):
+        args[gradient] = grad[turn]
+        rows = places[turn]
+        for array, new in zip(out, formula(np, attrs, *(v[rows] for v in out), *args), strict=True):
+            array[rows] = new
+    for value, new in zip(values, out, strict=True):
+        value[used] = new
 
 
 # *** blocks ***
@@ -140,7 +146,7 @@ def _kernel(
 ) -> Any:
     scalars, n = _scalars(args, gradient), len(slots)
 
-    def updated(attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+    def check(values: Sequence[Any], given: Sequence[Any]) -> None:
         for i in scalars:
             if given[i].shape:
                 raise InvalidArgumentError(f"{args[i]} is not a scalar: {shapes.show(given[i].shape)}")
@@ -148,8 +154,14 @@ def _kernel(
         for name, value in zip(slots, values, strict=True):
             if value.shape != var:
                 raise _differ(slots[0], var, name, value)
-        if on_rows:
-            return _by_rows(formula, gradient, attrs, values, list(given))
+
+    def update_rows(attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> None:
+        check(values, given)
+        _by_rows(formula, gradient, attrs, values, list(given))
+
+    def updated(attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+        check(values, given)
+        var = values[0].shape
         if given[gradient].shape != var:
             raise _differ(slots[0], var, args[gradient], given[gradient])
         if is_arithmetic and values[0].size >= thresholds.NATIVE_UPDATE:  # else the library need not be imported
@@ -166,7 +178,10 @@ def _kernel(
             raise InvalidArgumentError(
                 f"{', '.join(slots)} must be variables of their own: got {[v.name for v in variables]}"
             )
-        update_together(variables, lambda *values: updated(attrs, values, given))
+        if on_rows:
+            change_together(variables, lambda *values: update_rows(attrs, values, given))
+        else:
+            update_together(variables, lambda *values: updated(attrs, values, given))
 
     def by_reference(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Ref]:
         def kernel(*inputs: Any) -> Ref:

@@ -241,3 +241,59 @@ def test_an_assertion_precedes_the_native_work_that_waits_for_it() -> None:
             assert session.run(y, {x: [5, 6, 7], d: 2}).tolist() == [2, 2, 2]
             with pytest.raises(hr.errors.InvalidArgumentError, match="divisors are positive"):
                 session.run(y, {x: [5, 6, 7], d: 0})
+
+
+def trained_in_a_loop() -> tuple[list[Any], list[Any], list[Any]]:
+    """A loop whose body, and a branch in it, read and update variables between native work."""
+    n, x = hr.placeholder(hr.int32, []), hr.placeholder(hr.float32, [8, 8])
+    first, second, seen = (hr.Variable(np.full((8, 8), k / 8, np.float32)) for k in range(3))
+
+    def learn() -> Any:
+        reads = [first.read_value(), second.read_value()]
+        y = hr.tanh(x @ reads[0])
+        one = first.assign_sub(hr.sin(y) * 0.1, read_value=False)
+        z = hr.tanh(y @ reads[1])
+        two = second.assign_sub(z * 0.1, read_value=False)
+        loss = hr.reduce_sum(hr.tanh(z) * hr.cos(z))
+        with hr.control_dependencies([one, two]):
+            return hr.identity(loss)
+
+    def body(i: Any, total: Any) -> Any:
+        count = seen.assign_add(hr.tanh(seen.read_value() + x), read_value=False)
+        with hr.control_dependencies([count]):
+            loss = hr.cond(i % 3 > 0, learn, lambda: hr.reduce_sum(x))
+        return i + 1, total + loss
+
+    total = hr.while_loop(lambda i, t: i < n, body, [0, 0.0])[1]
+    with hr.control_dependencies([total]):
+        return [total, first.read_value(), second.read_value(), seen.read_value()], [first, second, seen], [n, x]
+
+
+def test_updates_in_a_branch_of_a_loop_come_after_its_native_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "NATIVE_LEAST_SAVING", 0)
+    with hr.Graph():
+        fetches, _, feeds = trained_in_a_loop()
+        found = program(fetches, feeds)
+    read_early(found, Reasons())
+    update_late(found, Reasons())
+    verify(found)
+    (branch,) = (b for b in found.walk() if sum(i.op.type == "AssignSubVariableOp" for i in b.instrs) == 2)
+    order = [i.op.type for i in branch.instrs]
+    calls = [k for k, kind in enumerate(order) if "Variable" in kind]
+    assert calls == [0, 1, len(order) - 2, len(order) - 1]
+    (region,) = (r for r in native_regions(found) if r.block is branch)
+    assert (region.start, region.stop) == (2, len(order) - 2)
+
+
+def test_results_and_variables_of_such_a_loop() -> None:
+    results = []
+    value = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+    for native, engine_name in (("off", "interpret"), ("off", "compiled"), ("on", "compiled")):
+        with hr.Graph(), flags.override(NATIVE=native, CACHE="off"), hr.Session(engine=engine_name) as session:
+            fetches, variables, (n, x) = trained_in_a_loop()
+            session.run(hr.variables_initializer(variables))
+            results.append([session.run(fetches, {n: 7, x: value}), session.run(variables)])
+    for other in results[1:]:
+        for got, want in zip(other, results[0], strict=True):
+            for a, b in zip(got, want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
