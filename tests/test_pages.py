@@ -17,7 +17,7 @@ DOCS = ROOT / "docs"
 FOR_USERS = ("learn", "how-to", "reference")
 FOLDERS = (*FOR_USERS, "internals")
 #: Pages in no folder, which the head of the index describes.
-AT_THE_TOP = ("distributed.md", "migrating.md", "tour.md")
+AT_THE_TOP = ("applications.md", "distributed.md", "migrating.md", "tour.md")
 #: Folders at the root whose files are named in prose.
 CODE = ("headrace", "tests", "docs", "benchmarks", "examples", "site", ".ci")
 
