@@ -1,13 +1,13 @@
 """Hidden Markov model, learned by gradient and by EM: `python -m examples.applications.hidden_markov`.
 
-The forward algorithm is a `while_loop` over time. The gradient of its result, the log-likelihood, by the logarithm of an
-emission probability is the posterior probability of a state, so differentiation of the loop gives the backward algorithm
-of Baum and Welch. The program compares this gradient with forward and backward passes in NumPy.
+The forward algorithm is a `while_loop` over time. The gradient of its result, the log-likelihood, by the logarithm of
+an emission probability is the posterior probability of a state, so differentiation of the loop gives the backward
+algorithm of Baum and Welch. The program compares this gradient with forward and backward passes in NumPy.
 
-Two learners start from the same parameters. One minimizes the negative log-likelihood with Adam. The other is expectation
-maximization: the gradient by the logarithms of all parameters is the expected number of uses of each, and the new
-parameters are these numbers, normalized. Source: Rabiner, 1989; Eisner, "Inside-outside and forward-backward algorithms
-are just backprop", 2016.
+Two learners start from the same parameters. One minimizes the negative log-likelihood with Adam. The other is
+expectation maximization: the gradient by the logarithms of all parameters is the expected number of uses of each, and
+the new parameters are these numbers, normalized. Sources: Rabiner, 1989; Eisner, "Inside-outside and forward-backward
+algorithms are just backprop", 2016.
 """
 
 from __future__ import annotations
