@@ -141,6 +141,21 @@ def test_turns_have_each_case_once_and_each_value_of_an_argument(n: int) -> None
     assert tiers.in_turn(items, None) == (items, [])
 
 
+def test_a_rotated_case_has_its_turn_with_one_engine_or_the_other() -> None:
+    items: Any = [
+        SimpleNamespace(
+            nodeid=f"tests/test_one.py::test_it[{a}-{engine}]",
+            callspec=SimpleNamespace(params={"a": a, "engine_of_steps": engine}),
+            get_closest_marker=lambda name: pytest.mark.rotated(2).mark,
+            iter_markers=lambda name: [pytest.mark.parametrize("a", []).mark],
+        )
+        for a in range(3)
+        for engine in ("", "interpret")
+    ]
+    for turn in (0, 1):
+        assert sorted(x.callspec.params["a"] for x in tiers.in_turn(items, turn)[0]) == [0, 1, 2]
+
+
 def test_a_series_of_cases_is_divided_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tiers.turn is None or len(tiers.rotated(range(9), 3)) == 3
     found = []

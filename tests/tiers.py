@@ -119,10 +119,10 @@ def in_part(items: Sequence[pytest.Item], part: int, parts: int) -> tuple[list[p
 
 
 def in_turn(items: Sequence[pytest.Item], turn: int | None) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Items of a turn, and the others; without a number of the turn all are inside.
+    """Items of a turn, and the others.
 
-    A case with the mark `rotated(n)` has its turn once in n. A turn has cases with each value of an argument, if
-    another argument has n values.
+    Without a number of the turn all are inside. A case with the mark `rotated(n)` has its turn once in n. A turn has
+    cases with each value of an argument, if another argument has n values.
     """
     inside: list[pytest.Item] = []
     outside: list[pytest.Item] = []
@@ -135,21 +135,24 @@ def in_turn(items: Sequence[pytest.Item], turn: int | None) -> tuple[list[pytest
 
 
 def _place(item: pytest.Item, places: dict[tuple[str, str], dict[int, int]]) -> int:
-    """Place of a case: the sum of the places of its arguments, from a number that the name of the test gives.
+    """Place of a case among those of its test.
 
-    Of the arguments of one `parametrize` the first one counts.
+    It is the sum of the places of its arguments, from a number that the name of the test gives. Of the arguments of one
+    `parametrize` the first one counts.
 
     Args:
       item: the case.
       places: name of a test and of an argument → `id` of a value → its place, completed here.
     """
-    lists = (mark.args[0] for mark in item.iter_markers("parametrize"))
+    lists = (mark.args[0] for mark in item.iter_markers("parametrize") if mark.args)
     names = [names.split(",") if isinstance(names, str) else names for names in lists]
-    others = {name.strip() for _, *rest in names for name in rest} | {"engine_of_steps"}
+    others = {name.strip() for _, *rest in names for name in rest}
     test = item.nodeid.partition("[")[0]
     place = zlib.crc32(test.encode())
     for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
-        if name not in others:
+        if name == "engine_of_steps":  # one of both engines has its turn, if the original is rotated too
+            place += bool(value)
+        elif name not in others:
             known = places.setdefault((test, name), {})
             place += known.setdefault(id(value), len(known))
     return place
@@ -160,7 +163,10 @@ turn: int | None = None
 
 
 def rotated(cases: Sequence[T], n: int) -> Sequence[T]:
-    """Cases of this turn, one in n, for a test that runs a series of them; without a number of the turn all."""
+    """Cases of this turn, one in n, for a test that runs a series.
+
+    Without a number of the turn these are all cases.
+    """
     return cases if turn is None else cases[turn % n :: n]
 
 
