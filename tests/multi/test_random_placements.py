@@ -242,7 +242,6 @@ SMALL: dict[str, tuple[Callable[[Any], Any], Any, Sequence[Any]]] = {
     "gradient of a loop": (_gradient_of_a_loop, f64, [1.5, 9.0]),
 }
 MOST = 300  # placements of one program in the default run; of more, some are drawn
-_cases = [(name, devices) for name in SMALL for devices in (2, 3)]
 
 
 def _check_placements(name: str, devices: int, most: int) -> None:
@@ -262,14 +261,17 @@ def _check_placements(name: str, devices: int, most: int) -> None:
             assert seeded.Driven(plans, seed).run([np.asarray(v, dtype.numpy)[()]]) == [w], (seed, v)
 
 
-@pytest.mark.parametrize(("name", "devices"), _cases)
+@pytest.mark.rotated(2)
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("devices", [2, 3])
 def test_every_placement(name: str, devices: int) -> None:
     _check_placements(name, devices, MOST)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("name", "devices"), _cases)
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("devices", [2, 3])
 def test_every_placement_of_larger_programs(name: str, devices: int) -> None:
     _check_placements(name, devices, 100_000)
 

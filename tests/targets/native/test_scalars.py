@@ -86,7 +86,11 @@ def differing(want: np.ndarray, got: np.ndarray) -> np.ndarray:
 
 
 def check(ufunc: np.ufunc, dtypes: Sequence[np.dtype], level: int) -> int:
-    """Compares a ufunc with numpy's; returns the number of dtypes for which numpy and LLVM have it."""
+    """Compares a ufunc with numpy's.
+
+    Returns:
+      The number of dtypes for which numpy and LLVM have it.
+    """
     nodes = []
     for dtype in dtypes:
         inputs = (dtype,) * ufunc.nin
