@@ -68,6 +68,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "files or folders are named, all but nightly; with -m, all.",
     )
     parser.addoption("--part", metavar="K/N", default="1/1", help="the K-th of N parts of the selected tests")
+    parser.addoption(
+        "--turn",
+        metavar="N",
+        type=int,
+        help="a number, such as that of a commit: of tests with the mark `rotated` this run has a share, and runs with "
+        "the next numbers have the others. By default all of them run.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,6 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.tier = "all" if config.option.markexpr else "unit,system,matrix" if is_named else "unit"
     config.stash[SELECTED] = tiers.parse_tiers(config.option.tier)
     config.stash[PART] = tiers.parse_part(config.option.part)
+    tiers.turn = config.option.turn
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -84,8 +92,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     selected, other_tiers = tiers.split(items, config.stash[SELECTED])
+    selected, other_turns = tiers.in_turn(selected, config.option.turn)
     items[:], other_parts = tiers.in_part(selected, *config.stash[PART])
-    config.hook.pytest_deselected(items=[*other_tiers, *other_parts])
+    config.hook.pytest_deselected(items=[*other_tiers, *other_turns, *other_parts])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -127,6 +136,7 @@ STEPS = (
     *("api", "behaviour", "corpus", "execute", "grad", "lower", "multi", "ops", "recover", "session", "train", "v1"),
     "test_examples.py",
 )
+COPIES = 2  # one of so many has its turn
 
 
 @pytest.fixture
@@ -170,7 +180,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         and not any(metafunc.definition.get_closest_marker(m) for m in ("one_engine", "nightly"))
     ):
         metafunc.fixturenames.append("engine_of_steps")
-        engines = [pytest.param("", id=pytest.HIDDEN_PARAM), pytest.param("interpret", marks=pytest.mark.matrix)]
+        engines = [
+            pytest.param("", id=pytest.HIDDEN_PARAM),
+            pytest.param("interpret", marks=[pytest.mark.matrix, pytest.mark.rotated(COPIES)]),
+        ]
         metafunc.parametrize("engine_of_steps", engines, indirect=True)
 
 

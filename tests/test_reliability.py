@@ -23,6 +23,7 @@ def test_kept_counts_have_no_failures() -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(3)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", reliability.FAMILIES)
 def test_a_family_counts_its_cases(name: str) -> None:

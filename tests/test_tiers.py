@@ -117,6 +117,56 @@ def test_parts_have_each_test_once_and_a_share_of_each_module(parts: int) -> Non
     assert max(len(inside) for inside, _ in found) - min(len(inside) for inside, _ in found) <= len(sizes)
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_turns_have_each_case_once_and_each_value_of_an_argument(n: int) -> None:
+    mark, arguments = (
+        pytest.mark.rotated(n).mark,
+        [pytest.mark.parametrize(("a", "b"), []), pytest.mark.parametrize("c", [])],
+    )
+    items: Any = [
+        SimpleNamespace(
+            nodeid=f"tests/test_one.py::test_it[{a}-{c}]",
+            callspec=SimpleNamespace(params={"a": a, "b": a, "c": c}),
+            get_closest_marker=lambda name: mark,
+            iter_markers=lambda name: [m.mark for m in arguments],
+        )
+        for a in range(4)
+        for c in range(3)
+    ]
+    turns = [tiers.in_turn(items, turn)[0] for turn in range(7, 7 + n)]
+    assert sorted(id(x) for inside in turns for x in inside) == sorted(map(id, items))
+    for inside in turns:
+        assert {x.callspec.params["a"] for x in inside} == set(range(4))
+        assert {x.callspec.params["c"] for x in inside} == set(range(3))
+    assert tiers.in_turn(items, None) == (items, [])
+
+
+def test_a_rotated_case_has_its_turn_with_one_engine_or_the_other() -> None:
+    items: Any = [
+        SimpleNamespace(
+            nodeid=f"tests/test_one.py::test_it[{a}-{engine}]",
+            callspec=SimpleNamespace(params={"a": a, "engine_of_steps": engine}),
+            get_closest_marker=lambda name: pytest.mark.rotated(2).mark,
+            iter_markers=lambda name: [pytest.mark.parametrize("a", []).mark],
+        )
+        for a in range(3)
+        for engine in ("", "interpret")
+    ]
+    for turn in (0, 1):
+        assert sorted(x.callspec.params["a"] for x in tiers.in_turn(items, turn)[0]) == [0, 1, 2]
+
+
+def test_a_series_of_cases_is_divided_between_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tiers.turn is None or len(tiers.rotated(range(9), 3)) == 3
+    found = []
+    for turn in (5, 6, 7):
+        monkeypatch.setattr(tiers, "turn", turn)
+        found += tiers.rotated(range(10), 3)
+    assert sorted(found) == list(range(10))
+    monkeypatch.setattr(tiers, "turn", None)
+    assert tiers.rotated([1, 2], 3) == [1, 2]
+
+
 @pytest.mark.parametrize("text", ["", "2", "0/2", "3/2", "1/0", "a/b", "1/2/3"])
 def test_an_impossible_part_is_refused(text: str) -> None:
     assert tiers.parse_part("2/2") == (2, 2)

@@ -13,14 +13,17 @@ import re
 import statistics
 import subprocess
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from headrace import flags
 from headrace.targets.native import engine
+
+T = TypeVar("T")
 
 TIERS = ("unit", "system", "matrix", "nightly")
 
@@ -113,6 +116,58 @@ def in_part(items: Sequence[pytest.Item], part: int, parts: int) -> tuple[list[p
         for i, item in enumerate(tests):
             (inside if (i * parts // len(tests) + k) % parts == part - 1 else outside).append(item)
     return inside, outside
+
+
+def in_turn(items: Sequence[pytest.Item], turn: int | None) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Items of a turn, and the others.
+
+    Without a number of the turn all are inside. A case with the mark `rotated(n)` has its turn once in n. A turn has
+    cases with each value of an argument, if another argument has n values.
+    """
+    inside: list[pytest.Item] = []
+    outside: list[pytest.Item] = []
+    places: dict[tuple[str, str], dict[int, int]] = {}
+    for item in items:
+        mark = item.get_closest_marker("rotated")
+        is_inside = turn is None or mark is None or (_place(item, places) + turn) % mark.args[0] == 0
+        (inside if is_inside else outside).append(item)
+    return inside, outside
+
+
+def _place(item: pytest.Item, places: dict[tuple[str, str], dict[int, int]]) -> int:
+    """Place of a case among those of its test.
+
+    It is the sum of the places of its arguments, from a number that the name of the test gives. Of the arguments of one
+    `parametrize` the first one counts.
+
+    Args:
+      item: the case.
+      places: name of a test and of an argument → `id` of a value → its place, completed here.
+    """
+    lists = (mark.args[0] for mark in item.iter_markers("parametrize") if mark.args)
+    names = [names.split(",") if isinstance(names, str) else names for names in lists]
+    others = {name.strip() for _, *rest in names for name in rest}
+    test = item.nodeid.partition("[")[0]
+    place = zlib.crc32(test.encode())
+    for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
+        if name == "engine_of_steps":  # one of both engines has its turn, if the original is rotated too
+            place += bool(value)
+        elif name not in others:
+            known = places.setdefault((test, name), {})
+            place += known.setdefault(id(value), len(known))
+    return place
+
+
+#: Number of the turn of this run, the option `--turn`; None: a run of all cases.
+turn: int | None = None
+
+
+def rotated(cases: Sequence[T], n: int) -> Sequence[T]:
+    """Cases of this turn, one in n, for a test that runs a series.
+
+    Without a number of the turn these are all cases.
+    """
+    return cases if turn is None else cases[turn % n :: n]
 
 
 def reference_work() -> int:

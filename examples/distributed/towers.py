@@ -20,9 +20,9 @@ from examples.distributed import common
 BATCH, HIDDEN = 128, 128
 
 
-def parameters(hidden: int) -> list[Any]:
+def parameters(hidden: int, seed: int = 1) -> list[Any]:
     """Creates the weights and biases of a network with a hidden layer."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     w0, w1 = rng.normal(0, (2 / 64) ** 0.5, (64, hidden)), rng.normal(0, (1 / hidden) ** 0.5, (hidden, 10))
     return [hr.Variable(x.astype(np.float32)) for x in (w0, np.zeros(hidden), w1, np.zeros(10))]
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests import tiers
+
 RUN = """
 import json
 import logging
@@ -31,7 +33,7 @@ def outcome(tf, errors, p):
 
 
 wrong, refused = [], 0
-for seed in range({first}, {last}):
+for seed in {seeds!r}:
     p = plan(seed)
     want, got = outcome(tf, tf.errors, p), outcome(hr, hr.errors, p)
     refused += want is None
@@ -43,7 +45,7 @@ print(json.dumps([refused, wrong]))
 
 @pytest.mark.system
 def test_arrays_follow_the_rules_of_tensorflow(run_python: Callable[[str], bytes]) -> None:
-    out = run_python(RUN.format(first=0, last=150))
-    refused, wrong = json.loads(out.splitlines()[-1])
+    seeds = tiers.rotated(range(150), 3)
+    refused, wrong = json.loads(run_python(RUN.format(seeds=seeds)).splitlines()[-1])
     assert wrong == []
-    assert 30 < refused < 120
+    assert 0.2 < refused / len(seeds) < 0.8

@@ -50,6 +50,7 @@ def _check(out: dict[str, Any], ids: list[str]) -> None:
     assert out["right"] + len(out["wrong"]) + len(out["elsewhere"]) == len(mine)
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_recorded_programs(part: int, run_exports: Callable[[str], bytes]) -> None:
     _check(_of(run_exports, "corpus", part, PARTS), chosen()[part::PARTS])
@@ -63,6 +64,7 @@ def test_the_other_recorded_programs(part: int, run_exports: Callable[[str], byt
     _check(_of(run_exports, "slow", part, SLOW_PARTS), rest[part::SLOW_PARTS])
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_recovered_programs(part: int, run_exports: Callable[[str], bytes]) -> None:
     """A sixth of them; the others are slow."""
@@ -79,6 +81,7 @@ def test_the_other_recovered_programs(part: int, run_exports: Callable[[str], by
     assert out["right"] >= 20
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("part", range(4))
 def test_random_programs(part: int, run_exports: Callable[[str], bytes]) -> None:
     out = _of(run_exports, "random", part, 4)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PARTS = 6  # of the programs, each in a process of its own
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_gradients_are_tensorflows(part: int, run_python: Callable[[str], bytes]) -> None:
     out = json.loads(run_python(f"from tests.conformance import gradients; gradients.main(['{part}', '{PARTS}'])"))

@@ -18,7 +18,7 @@ from tests.v1.programs import HERE, MODELS, PROGRAMS, difference, expected, prin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# One process for all programs: TensorFlow takes seconds to import. Each runs in a graph of its own.
+# One process for all programs, each in a graph of its own.
 RUNNER = """
 import contextlib, io, json, logging, os, sys, tempfile, warnings
 warnings.simplefilter("ignore")
@@ -44,16 +44,17 @@ print(json.dumps(results))
 
 
 @pytest.fixture(scope="module")
-def outputs() -> dict[str, str]:
-    return {}
+def outputs(request: pytest.FixtureRequest, server: Callable[[str], bytes]) -> dict[str, str]:
+    """Outputs of the programs that the selected tests of this module name."""
+    tests = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
+    programs = json.dumps({name: source(name) for name in (test.callspec.params["name"] for test in tests)})
+    found = json.loads(server(RUNNER.format(programs=programs)).splitlines()[-1])
+    return {name: printed(*both) for name, both in found.items()}
 
 
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("name", PROGRAMS + MODELS)
-def test_tensorflow_prints_the_same(name: str, run_python: Callable[[str], bytes], outputs: dict[str, str]) -> None:
-    if not outputs:
-        programs = json.dumps({n: source(n) for n in PROGRAMS + MODELS})
-        found = json.loads(run_python(RUNNER.format(programs=programs)).splitlines()[-1])
-        outputs.update({n: printed(*both) for n, both in found.items()})
+def test_tensorflow_prints_the_same(name: str, outputs: dict[str, str]) -> None:
     if os.environ.get("HEADRACE_RECORD") == "1":
         (HERE / f"{name}.txt").write_text(outputs[name], encoding="utf-8")
     if name in MODELS:

@@ -190,6 +190,7 @@ def test_another_program(program: str) -> None:
 
 
 @pytest.mark.one_engine
+@pytest.mark.rotated(2)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("program", _random_orders())
 def test_program_in_random_orders(program: str) -> None:

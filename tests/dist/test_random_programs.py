@@ -17,6 +17,7 @@ import pytest
 import headrace as hr
 from headrace import flags
 from headrace.errors import InvalidArgumentError
+from tests import tiers
 from tests.compile.waiting_programs import Program, numbers_of
 from tests.execute.machine import SeededReady
 from tests.grad.test_random_gradients import Example, Made, _all
@@ -117,7 +118,7 @@ CHECKS: dict[str, Callable[[int, str], None]] = {
 @pytest.mark.parametrize("optimize", ["off", "on"])
 @pytest.mark.parametrize(("kind", "count"), [("values", 16), ("gradients", 4), ("waiting", 8)])
 def test_random_programs_on_workers(kind: str, count: int, optimize: str) -> None:
-    _all(range(count), lambda seed: CHECKS[kind](seed, optimize))
+    _all(tiers.rotated(range(count), 3), lambda seed: CHECKS[kind](seed, optimize))
 
 
 @pytest.mark.parametrize(("kind", "seed", "optimize"), [

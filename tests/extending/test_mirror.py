@@ -20,6 +20,7 @@ from headrace.execute.devices import make_devices
 from headrace.extend import LocalDevice
 from headrace.ir.kernel import find_kernel
 from headrace.ir.opdef import OpDef, op_registry
+from tests import tiers
 from tests.grad.test_random_gradients import _all
 from tests.multi import seeded
 from tests.multi import test_random_placements as placements
@@ -119,12 +120,12 @@ def mirrors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("mirrors")
 def test_random_programs_on_a_mirror_device_match() -> None:
-    _all(range(20), placements.check_values)
+    _all(tiers.rotated(range(20), 3), placements.check_values)
 
 
 @pytest.mark.usefixtures("mirrors")
 def test_random_gradients_on_a_mirror_device_match() -> None:
-    _all(range(6), placements.check_gradients)
+    _all(tiers.rotated(range(6), 2), placements.check_gradients)
 
 
 @pytest.mark.nightly

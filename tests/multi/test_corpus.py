@@ -94,6 +94,7 @@ def _cases() -> list[Any]:
     return [*usual, *(pytest.param(*case, marks=pytest.mark.nightly) for case in later)]
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("program", "optimize"), _cases())
 def test_program(program: str, optimize: str) -> None:

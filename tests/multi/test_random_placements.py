@@ -22,6 +22,7 @@ from headrace import flags
 from headrace.errors import InvalidArgumentError
 from headrace.optimize.base import Options
 from headrace.resources.manager import ResourceManager
+from tests import tiers
 from tests.compile.waiting_programs import Program, numbers_of
 from tests.execute.machine import SeededReady
 from tests.grad.test_random_gradients import Example, Made, _all, _along
@@ -128,13 +129,15 @@ with_and_without_passes = pytest.mark.parametrize("options", [None, seeded.EXACT
 @with_and_without_passes
 @pytest.mark.parametrize("block", blocks(BLOCKS))
 def test_random_programs_on_devices_match_python(block: int, options: Options | None) -> None:
-    _all(range(EACH * block, EACH * (block + 1)), lambda seed: check_values(seed, options))
+    _all(tiers.rotated(range(EACH * block, EACH * (block + 1)), 3), lambda seed: check_values(seed, options))
 
 
 @with_and_without_passes
 @pytest.mark.parametrize("block", blocks(BLOCKS))
 def test_random_gradients_on_devices_match_one_device(block: int, options: Options | None) -> None:
-    _all(range(GRADIENTS * block, GRADIENTS * (block + 1)), lambda seed: check_gradients(seed, options))
+    _all(
+        tiers.rotated(range(GRADIENTS * block, GRADIENTS * (block + 1)), 2), lambda seed: check_gradients(seed, options)
+    )
 
 
 # *** with threads ***
@@ -192,13 +195,13 @@ in_both_modes = pytest.mark.parametrize("optimize", ["on", "off"])
 @in_both_modes
 @pytest.mark.parametrize("block", blocks(2))
 def test_threads(block: int, optimize: str) -> None:
-    _all(range(4 * block, 4 * (block + 1)), lambda seed: check_threads(seed, optimize))
+    _all(tiers.rotated(range(4 * block, 4 * (block + 1)), 2), lambda seed: check_threads(seed, optimize))
 
 
 @in_both_modes
 @pytest.mark.parametrize("block", blocks(1))
 def test_programs_on_devices_that_fill_their_own_queues(block: int, optimize: str) -> None:
-    _all(range(8 * block, 8 * (block + 1)), lambda seed: check_waiting(seed, optimize))
+    _all(tiers.rotated(range(8 * block, 8 * (block + 1)), 2), lambda seed: check_waiting(seed, optimize))
 
 
 # *** every placement of small programs ***
@@ -239,7 +242,6 @@ SMALL: dict[str, tuple[Callable[[Any], Any], Any, Sequence[Any]]] = {
     "gradient of a loop": (_gradient_of_a_loop, f64, [1.5, 9.0]),
 }
 MOST = 300  # placements of one program in the default run; of more, some are drawn
-_cases = [(name, devices) for name in SMALL for devices in (2, 3)]
 
 
 def _check_placements(name: str, devices: int, most: int) -> None:
@@ -259,14 +261,17 @@ def _check_placements(name: str, devices: int, most: int) -> None:
             assert seeded.Driven(plans, seed).run([np.asarray(v, dtype.numpy)[()]]) == [w], (seed, v)
 
 
-@pytest.mark.parametrize(("name", "devices"), _cases)
+@pytest.mark.rotated(2)
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("devices", [2, 3])
 def test_every_placement(name: str, devices: int) -> None:
     _check_placements(name, devices, MOST)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize(("name", "devices"), _cases)
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("devices", [2, 3])
 def test_every_placement_of_larger_programs(name: str, devices: int) -> None:
     _check_placements(name, devices, 100_000)
 

@@ -35,6 +35,7 @@ from headrace.optimize.pipeline import optimize
 from headrace.partition.shares import Indivisible, Share, divide
 from headrace.prune import StepGraph, prune
 from headrace.resources.manager import ResourceManager
+from tests import tiers
 from tests.grad.test_random_gradients import Example, Made, _all
 from tests.inside import manager_of
 from tests.multi.drawn import PARALLEL, drawn
@@ -183,7 +184,10 @@ def _unless_indivisible(check: Callable[[int, bool], None], seed: int, is_optimi
 @pytest.mark.parametrize("block", [0, *(pytest.param(b, marks=pytest.mark.nightly) for b in range(1, 12))])
 def test_shares_of_random_programs(check: Callable[[int, bool], None], block: int, is_optimized: bool) -> None:
     ran.clear()
-    _all(range(12 * block, 12 * (block + 1)), lambda seed: _unless_indivisible(check, seed, is_optimized))
+    _all(
+        tiers.rotated(range(12 * block, 12 * (block + 1)), 2),
+        lambda seed: _unless_indivisible(check, seed, is_optimized),
+    )
     assert ran["divided"] > ran["refused"]
 
 

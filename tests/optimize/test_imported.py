@@ -14,6 +14,7 @@ import headrace as hr
 from headrace.api import scopes
 from headrace.errors import InvalidArgumentError
 from headrace.optimize.base import PassContext
+from tests import tiers
 from tests.api.programs import INTS, LISTS, VECTORS, Build, Failed, Python, initial
 from tests.api.test_random_programs import _draw, _program
 from tests.execute.machine import SeededReady
@@ -80,7 +81,7 @@ def check_imported(seed: int, is_recovered: bool = True) -> list[PassContext]:
 @pytest.mark.parametrize("is_recovered", [False, True], ids=["primitives", "recovered"])
 @pytest.mark.parametrize("block", [*range(2), *(pytest.param(b, marks=pytest.mark.nightly) for b in range(2, 40))])
 def test_imported_programs_with_state(block: int, is_recovered: bool) -> None:
-    _all(range(8 * block, 8 * (block + 1)), lambda seed: check_imported(seed, is_recovered))
+    _all(tiers.rotated(range(8 * block, 8 * (block + 1)), 2), lambda seed: check_imported(seed, is_recovered))
 
 
 def test_passes_fire_on_imported_programs() -> None:

@@ -321,6 +321,7 @@ def cell(rng: random.Random) -> tuple[Any, list[np.ndarray]]:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_recurrent_networks(seed: int) -> None:
     rng = random.Random(seed)

@@ -154,7 +154,9 @@ def _check(seed: int) -> Optimized:
         return made
 
 
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(s, marks=pytest.mark.matrix) for s in range(2, 60))])
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(s, marks=[pytest.mark.matrix, pytest.mark.rotated(3)]) for s in range(2, 60))]
+)
 def test_random_cells(seed: int) -> None:
     _check(seed)
 

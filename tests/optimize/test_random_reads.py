@@ -155,11 +155,13 @@ def check(seed: int, devices: int = 1) -> None:
                     np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12, err_msg=f"{engine}")
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("seed", range(50))
 def test_reads_of_variables_in_random_programs(seed: int) -> None:
     check(seed)
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_reads_of_variables_on_two_devices(seed: int) -> None:
     check(seed, 2)

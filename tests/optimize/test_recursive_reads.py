@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from headrace.ir.function import nested_operations
 from headrace.optimize.base import Options, PassContext, run
 from headrace.optimize.recursive_reads import ReadBeforeRecursion
 from headrace.prune import prune
+from tests import tiers
 from tests.optimize.loop_steps import Optimized, close
 
 pytestmark = pytest.mark.one_engine
@@ -65,15 +67,15 @@ def check(step: Step, is_moved: bool, depths: Sequence[int] = (0, 1, 3)) -> None
     """All engines give what the interpreter gives without passes, whichever variables have a value."""
     fired, _, is_free = step.optimized()
     assert (bool(fired), is_free) == (is_moved, is_moved)
-    for n in depths:
-        for p, initialized in ((True, "vw"), (False, "vw"), (True, "w"), (False, ""), (True, "v")):
-            want = step.run(n, p, initialized, ENGINE="interpret", OPTIMIZE="off")
-            for more in ({"ENGINE": "interpret"}, {"NATIVE": "off"}, {"NATIVE": "on", "CACHE": "off"}):
-                got = step.run(n, p, initialized, **more)
-                if isinstance(want, str):
-                    assert got == want
-                else:
-                    close(got, want, 1e-12)
+    values = (True, "vw"), (False, "vw"), (True, "w"), (False, ""), (True, "v")
+    for n, (p, initialized) in tiers.rotated([*itertools.product(depths, values)], 3):
+        want = step.run(n, p, initialized, ENGINE="interpret", OPTIMIZE="off")
+        for more in ({"ENGINE": "interpret"}, {"NATIVE": "off"}, {"NATIVE": "on", "CACHE": "off"}):
+            got = step.run(n, p, initialized, **more)
+            if isinstance(want, str):
+                assert got == want
+            else:
+                close(got, want, 1e-12)
 
 
 def power(s: Step) -> Any:

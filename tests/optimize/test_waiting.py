@@ -15,6 +15,7 @@ from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import optimize
 from headrace.optimize.waiting import have_equal_waits, waits
 from headrace.prune import prune
+from tests import tiers
 from tests.compile.waiting_programs import Program, Value, numbers_of
 from tests.grad.test_random_gradients import _all
 from tests.multi.scattering import scatter
@@ -35,7 +36,7 @@ def check_ends(seed: int) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("block", [*range(3), *(pytest.param(b, marks=pytest.mark.nightly) for b in range(3, 60))])
 def test_programs_that_wait_for_themselves(block: int) -> None:
-    _all(range(25 * block, 25 * (block + 1)), check_ends)
+    _all(tiers.rotated(range(25 * block, 25 * (block + 1)), 2), check_ends)
 
 
 @pytest.mark.matrix
@@ -101,7 +102,7 @@ def check_partial(seed: int, devices: int) -> None:
 @pytest.mark.parametrize("devices", [1, 3])
 @pytest.mark.parametrize("block", [0, *(pytest.param(b, marks=pytest.mark.nightly) for b in range(1, 20))])
 def test_partial_runs_of_random_programs(block: int, devices: int) -> None:
-    _all(range(15 * block, 15 * (block + 1)), lambda seed: check_partial(seed, devices))
+    _all(tiers.rotated(range(15 * block, 15 * (block + 1)), 2), lambda seed: check_partial(seed, devices))
 
 
 def test_a_loop_of_a_partial_run_does_not_wait_for_the_feed_of_another_loop() -> None:

@@ -32,6 +32,7 @@ def test_a_few_programs_do_what_the_primitive_graph_does() -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("block", [*range(10), *(pytest.param(b, marks=pytest.mark.nightly) for b in range(10, 40))])
 def test_programs_do_what_the_primitive_graph_does(block: int) -> None:
     check(EACH * block, EACH * (block + 1))

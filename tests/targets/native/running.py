@@ -54,11 +54,10 @@ class Compiled:
         return ctypes.CFUNCTYPE(None, *kinds)(self._engine.get_function_address(name))
 
 
-def loop_text(write: Writer, inputs: Sequence[np.dtype], output: np.dtype) -> str:
-    """A module with the function `run(count, inputs..., output)`, a loop over contiguous arrays."""
-    module = Module()
+def add_loop(module: Module, name: str, write: Writer, inputs: Sequence[np.dtype], output: np.dtype) -> None:
+    """Adds the function `name(count, inputs..., output)`, a loop over contiguous arrays."""
     params = [("i64", "count"), *(("ptr noalias", f"in{i}") for i in range(len(inputs))), ("ptr noalias", "out")]
-    f = module.function("run", "void", params, "nounwind")
+    f = module.function(name, "void", params, "nounwind")
     with f.loop("0", "%count") as i:
         values = []
         for k, dtype in enumerate(inputs):
@@ -68,28 +67,26 @@ def loop_text(write: Writer, inputs: Sequence[np.dtype], output: np.dtype) -> st
         at = f.op(f"getelementptr inbounds {scalars.memory_type(output)}, ptr %out, i64 {i}")
         scalars.store(f, output, value, at)
     f.line("ret void")
-    return module.text()
 
 
 class Elementwise:
     """Compiled function on arrays of equal shape.
 
     Args:
-      write: Prints the result from the inputs in their register form.
-      inputs: The dtypes of the inputs.
+      compiled: The module of the function.
+      name: The name of the function, which `add_loop` has added.
+      count: The number of inputs.
       output: The dtype of the result.
-      level: The level of optimization.
 
     Attributes:
       optimized: The optimized module.
     """
 
-    def __init__(self, write: Writer, inputs: Sequence[np.dtype], output: np.dtype, level: int = 2) -> None:
+    def __init__(self, compiled: Compiled, name: str, count: int, output: np.dtype) -> None:
         self._output = output
-        self.text = loop_text(write, inputs, output)
-        self.compiled = Compiled(self.text, level)
-        self.optimized = self.compiled.optimized
-        self.run = self.compiled.function("run", ctypes.c_int64, *[ctypes.c_void_p] * (len(inputs) + 1))
+        self.compiled = compiled
+        self.optimized = compiled.optimized
+        self.run = compiled.function(name, ctypes.c_int64, *[ctypes.c_void_p] * (count + 1))
 
     def __call__(self, *arrays: np.ndarray) -> np.ndarray:
         arrays = tuple(map(np.ascontiguousarray, arrays))
@@ -100,8 +97,18 @@ class Elementwise:
 
 def of_expression(node: Apply, inputs: Sequence[np.dtype], level: int = 2) -> Elementwise:
     """The compiled scalar expression `node`."""
-    assert scalars.why_not(node, inputs) == ""
-    return Elementwise(lambda f, values: scalars.expression(f, node, values, inputs), inputs, node.dtype, level)
+    return of_expressions([(node, inputs)], level)[0]
+
+
+def of_expressions(nodes: Sequence[tuple[Apply, Sequence[np.dtype]]], level: int = 2) -> list[Elementwise]:
+    """The scalar expressions with the dtypes of their inputs, compiled as one module."""
+    module = Module()
+    for i, (node, inputs) in enumerate(nodes):
+        assert scalars.why_not(node, inputs) == ""
+        write = lambda f, values, node=node, inputs=inputs: scalars.expression(f, node, values, inputs)
+        add_loop(module, f"run{i}", write, inputs, node.dtype)
+    compiled = Compiled(module.text(), level)
+    return [Elementwise(compiled, f"run{i}", len(inputs), node.dtype) for i, (node, inputs) in enumerate(nodes)]
 
 
 def of_ufunc(ufunc: np.ufunc, inputs: Sequence[np.dtype], level: int = 2) -> Elementwise:

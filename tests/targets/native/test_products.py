@@ -136,6 +136,7 @@ def test_products_are_those_of_numpy(vector_bytes: int, seed: int) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("vector_bytes", VECTORS)
 @pytest.mark.parametrize("seed", range(10, 20))
 def test_many_products_are_those_of_numpy(vector_bytes: int, seed: int) -> None:

@@ -8,6 +8,7 @@ pytest.importorskip("llvmlite")
 
 from headrace import flags
 from headrace.targets.native import engine
+from tests import tiers
 from tests.targets.native.random_checks import CHECKS, PROGRAMS, SHARES
 
 with flags.override(NATIVE="on"):
@@ -42,5 +43,5 @@ def test_a_program_that_failed(kind: str, seed: int) -> None:
     "programs", [pytest.param(MANY, marks=pytest.mark.matrix), pytest.param(MORE, marks=pytest.mark.nightly)]
 )
 def test_many_random_programs(kind: str, programs: int) -> None:
-    seeds = range(10_000, 10_000 + programs // PROGRAMS * SHARES[kind])
-    assert sum(CHECKS[kind](seed) for seed in seeds) > 0.8 * len(seeds)
+    seeds = tiers.rotated(range(10_000, 10_000 + programs // PROGRAMS * SHARES[kind]), 3)
+    assert sum(CHECKS[kind](seed) for seed in seeds) > 0.8 * len(seeds) - 1

@@ -95,6 +95,7 @@ def test_reductions_are_those_of_numpy(vector_bytes: int, seed: int) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(3)
 @pytest.mark.parametrize("vector_bytes", VECTORS)
 @pytest.mark.parametrize("seed", range(10, 16))
 def test_many_reductions_are_those_of_numpy(vector_bytes: int, seed: int) -> None:

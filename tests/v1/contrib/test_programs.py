@@ -13,6 +13,7 @@ from tests.v1.programs.contrib import PROGRAMS, expected, source
 pytestmark = pytest.mark.system  # they train models
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_prints_its_facts(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program = tmp_path / f"{name}.py"

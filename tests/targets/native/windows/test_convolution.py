@@ -62,6 +62,7 @@ def _drawn(rng: np.random.Generator) -> tuple[Convolution, int]:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("seed", range(60))
 def test_random_geometries_give_the_results_of_the_kernels(seed):
     rng = np.random.default_rng(seed)

@@ -74,6 +74,7 @@ def _all_met(axis: Axis) -> bool:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("seed", range(50))
 def test_random_geometries_give_the_results_of_the_kernels(seed):
     rng = np.random.default_rng(seed)
