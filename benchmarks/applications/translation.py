@@ -56,8 +56,7 @@ class Translator(nn.Module):
 def trainer(seed: int = 0) -> Callable[[int], float]:
     """Returns a function that trains for some steps and returns the last loss."""
     model, batches = Translator(translation.initial(seed)), translation.batches(seed)
-    weights = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.Adam(weights, translation.RATE)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], translation.RATE)
 
     def train(steps: int) -> float:
         loss = torch.zeros([])
@@ -66,7 +65,6 @@ def trainer(seed: int = 0) -> Callable[[int], float]:
             loss = model(sources, outputs)
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(weights, 1.0)
             optimizer.step()
         return loss.item()
 
