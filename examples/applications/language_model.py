@@ -76,15 +76,14 @@ def biases(tf: Any, reads: Any, sees: Any) -> Any:
     return slopes * ahead - 1e9 * tf.cast(ahead > 0, tf.float32)
 
 
-def attention(tf: Any, qkv: Any, past: Any) -> tuple[Any, Any]:
+def attention(tf: Any, qkv: Any, past: Any, bias: Any) -> tuple[Any, Any]:
     """Attends to [batch, time, 3 * WIDTH] and the past; returns results, keys and values."""
-    batch, reads = tf.shape(qkv)[0], tf.shape(qkv)[1]
-    parts = tf.reshape(qkv, [batch, reads, 3, HEADS, WIDTH // HEADS])
+    parts = tf.reshape(qkv, [tf.shape(qkv)[0], tf.shape(qkv)[1], 3, HEADS, WIDTH // HEADS])
     query, *present = tf.unstack(tf.transpose(parts, [2, 0, 3, 1, 4]))
     seen = present if past is None else [tf.concat(pair, 2) for pair in zip(past, present)]
     scores = tf.matmul(query, seen[0], transpose_b=True) * (WIDTH // HEADS) ** -0.5
-    weights = tf.nn.softmax(scores + biases(tf, reads, tf.shape(seen[0])[2]))
-    return tf.reshape(tf.transpose(tf.matmul(weights, seen[1]), [0, 2, 1, 3]), [-1, WIDTH]), seen
+    found = tf.matmul(tf.nn.softmax(scores + bias), seen[1])
+    return tf.reshape(tf.transpose(found, [0, 2, 1, 3]), [-1, WIDTH]), seen
 
 
 def network(tf: Any, w: dict[str, Any], read: Any, past: Any = None) -> tuple[Any, Any]:
@@ -93,17 +92,17 @@ def network(tf: Any, w: dict[str, Any], read: Any, past: Any = None) -> tuple[An
     Returns:
       Logits of the next characters, [batch, time, characters], and the keys and values of each layer.
     """
-    x = tf.reshape(tf.nn.embedding_lookup(w["embedding"], read), [-1, WIDTH])
-    seen = []
+    batch, reads = tf.shape(read)[0], tf.shape(read)[1]
+    bias = biases(tf, reads, reads if past is None else reads + tf.shape(past[0][0])[2])
+    x, seen = tf.reshape(tf.nn.embedding_lookup(w["embedding"], read), [-1, WIDTH]), []
     for k in range(LAYERS):
         qkv = tf.matmul(normalized(tf, w, f"before{k}", x), w[f"qkv{k}"])
-        qkv = tf.reshape(qkv, [tf.shape(read)[0], tf.shape(read)[1], 3 * WIDTH])
-        found, both = attention(tf, qkv, past and past[k])
+        found, both = attention(tf, tf.reshape(qkv, [batch, reads, 3 * WIDTH]), past and past[k], bias)
         x += tf.matmul(found, w[f"mix{k}"])
         x += tf.matmul(tf.nn.relu(tf.matmul(normalized(tf, w, f"between{k}", x), w[f"up{k}"])), w[f"down{k}"])
         seen.append(both)
     logits = tf.matmul(normalized(tf, w, "last", x), w["out"])
-    return tf.reshape(logits, [tf.shape(read)[0], tf.shape(read)[1], w["out"].shape[1]]), seen
+    return tf.reshape(logits, [batch, reads, w["out"].shape[1]]), seen
 
 
 def losses(tf: Any, w: dict[str, Any], pieces: Any) -> Any:
@@ -116,16 +115,17 @@ def written(tf: Any, w: dict[str, Any], prompt: Any, length: Any, seed: int, kee
     """Draws characters after a prompt, [1, time]; keeps keys and values, or reads all again."""
     until = tf.shape(prompt)[1] + length
 
-    def draw(text: Any, past: Any) -> Any:
-        logits, seen = network(tf, w, text[:, -1:], past) if keeps else network(tf, w, text)
+    def draw(text: Any, last: Any, past: Any) -> Any:
+        logits, seen = network(tf, w, last, past) if keeps else network(tf, w, text)
         place = tf.stack([seed, tf.shape(text)[1]])
         drawn = tf.random.stateless_categorical(logits[:, -1] / TEMPERATURE, 1, place, dtype=tf.int32)
-        return tf.concat([text, drawn], 1), seen if keeps else past
+        return tf.concat([text, drawn], 1), drawn, seen if keeps else past
 
     _, past = network(tf, w, prompt[:, :-1])
+    first = [prompt, tf.reshape(prompt[:, -1], [1, 1]), past]
     grows = [[tf.TensorShape([1, HEADS, None, WIDTH // HEADS])] * 2] * LAYERS
-    shapes = [tf.TensorShape([1, None]), grows]
-    return tf.while_loop(lambda text, _: tf.shape(text)[1] < until, draw, [prompt, past], shapes)[0][0]
+    shapes = [tf.TensorShape([1, None]), tf.TensorShape([1, 1]), grows]
+    return tf.while_loop(lambda text, *_: tf.shape(text)[1] < until, draw, first, shapes)[0][0]
 
 
 class Trainer:
