@@ -29,7 +29,7 @@ from examples.applications.records import Record
 BATCH, CONTEXT = 16, 96
 LAYERS, WIDTH, HEADS = 3, 96, 4
 RATE, WARM, FULL = 4e-3, 100, 1200
-TEMPERATURE, WRITTEN, COMPARED = 0.5, 500, 200
+TEMPERATURE, WRITTEN, COMPARED = 0.7, 400, 200
 PROMPTS = ("The while statement", 'The "yield" expression is used when defining a generator function')
 
 
