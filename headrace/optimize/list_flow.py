@@ -3,6 +3,8 @@
     flow = ListFlow(graph)
     uses = flow.of(new_list)        # None: the list reaches an operation that is not understood
 
+`ListLengths` follows a list in the other direction, from a use to all operations that may have made it.
+
 A list is a value: `TensorListPushBack` returns a new one. So "the list" means all versions of it, through loops and
 conditionals. A list that becomes an element of another list is not followed further. The zeros like a list, and the sum
 of lists, as gradients make them, have elements of the shapes of its own, and count as versions of it.
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes, shapes
 from headrace.ir.function import nested, nested_operations, owned, param_offset
+from headrace.ir.infer import scalar_value
 from headrace.records import record
 
 if TYPE_CHECKING:
@@ -126,3 +129,63 @@ def _through(op: Operation, i: int, uses: Uses) -> list[Tensor] | None:
         return [op.outputs[0]]
     # an operation that only reads the list makes no list; a list that is fetched leaves the step
     return None if any(t.dtype.base is dtypes.variant for t in op.outputs) else []
+
+
+class ListLengths:
+    """Lengths of the lists of a graph.
+
+    Args:
+      graph: the graph. The graphs that its operations own are private.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._owners = {g: owner for owner, g in nested(graph.operations)}
+
+    def of(self, used: Tensor) -> int | None:
+        """Length of the list `used`; None if it is unknown or not always the same."""
+        lengths: set[int] = set()
+        seen, todo = {used}, [used]
+        while todo:
+            t = todo.pop()
+            made = _made_length(t)
+            if made is not None:
+                lengths.add(made)
+                continue
+            before = self._before(t)
+            if before is None:
+                return None
+            todo += [u for u in dict.fromkeys(before) if u not in seen]
+            seen.update(before)
+        return lengths.pop() if len(lengths) == 1 else None
+
+    def _before(self, t: Tensor) -> list[Tensor] | None:
+        """Lists of which one has the length of `t` in a run; None if unknown."""
+        op, g = t.op, t.op.graph
+        if g in self._owners and t in g.params:
+            owner = self._owners[g]
+            return self._carried(owner, [owner.inputs[param_offset(owner) + g.params.index(t)]], g.params.index(t))
+        if op.opdef.structured == "While":
+            return self._carried(op, [op.inputs[param_offset(op) + t.index]], t.index)
+        if op.opdef.structured in ("If", "Case"):
+            return [g.results[t.index] for g in owned(op)] or None
+        role = op.opdef.facts.list_role
+        keeps = role is not None and (
+            role.kind == "unset" or (role.kind == "set" and not op.attrs.get("resize_if_index_out_of_bounds"))
+        )
+        return [op.inputs[0]] if keeps or op.type in ("Identity", "_TensorArrayTrack", "_TensorArrayRefill") else None
+
+    def _carried(self, owner: Operation, given: list[Tensor], k: int) -> list[Tensor] | None:
+        """The argument of `owner` and, for a loop, the next value of its variable `k`."""
+        if owner.opdef.structured in ("If", "Case"):
+            return given
+        return [*given, owner.attrs["body"].results[k]] if owner.opdef.structured == "While" and owned(owner) else None
+
+
+def _made_length(t: Tensor) -> int | None:
+    """Length of a list that the operation of `t` makes, if it is known."""
+    kind = t.op.opdef.list_kind
+    if kind == "reserve":
+        n = scalar_value(t.op.inputs[1])
+        return None if n is None or n < 0 else n
+    rows = t.op.inputs[0].shape if kind == "from_tensor" else None
+    return None if rows is None else rows[0]

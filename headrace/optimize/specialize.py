@@ -17,7 +17,8 @@ iteration.
 **Lists.** A list states the shape of its elements as far as it was known when the list was made, perhaps [?, 128].
 Every element that is taken out was put in. So if all operations put in elements of shape [32, 128], all elements have
 that shape. If all put in one constant (loops keep shapes for their gradients), each element is that constant.
-`list_flow` follows the list from its creation to find the operations that put elements in.
+`list_flow` follows the list from its creation to find the operations that put elements in. A list that was made for as
+many elements as a tensor has rows has a known length now, and so have its elements as the rows of one tensor.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value, forget, infer_more
 from headrace.ir.notes import ResidualPop
 from headrace.ir.static_info import merged
-from headrace.optimize.list_flow import FOLLOWED, ListFlow
+from headrace.optimize.list_flow import FOLLOWED, ListFlow, ListLengths
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -66,7 +67,8 @@ def specialize(graph: Graph, known: Mapping[Tensor, Shape]) -> None:
     for _ in range(thresholds.SPECIALIZE_LIST_ROUNDS):
         elements = [op for op in flow.new if _know_elements(op, flow)]
         values = [op for op in flow.new if _know_values(op, flow)]
-        if not elements and not values:
+        lengths = _know_lengths(graph)
+        if not elements and not values and not lengths:
             break
         _infer(graph, 0)
 
@@ -184,4 +186,16 @@ def _know_values(op: Operation, flow: ListFlow) -> bool:
             edit.replace(got, const.outputs[0])
             edit.put_first(const)
             changed = True
+    return changed
+
+
+def _know_lengths(graph: Graph) -> bool:
+    """States the lengths of lists that become tensors; returns whether one is new."""
+    lengths, changed = ListLengths(graph), False
+    for op in nested_operations(graph.operations):
+        if op.opdef.list_kind == "stack" and op.attrs["num_elements"] < 0:
+            n = lengths.of(op.inputs[0])
+            if n is not None:
+                Editor(op.graph).set_attr(op, "num_elements", n)
+                changed = True
     return changed

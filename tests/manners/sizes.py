@@ -40,7 +40,7 @@ BUDGETS: Final = {
     "opkit": 3400,  # 190 are fields of protocol messages
     "onnx": 3000,  # a table of 156 operators
     "ops": 36000,
-    "optimize": 5400,
+    "optimize": 5500,
     "partition": 1000,
     "pb": 200,
     "place": 1500,

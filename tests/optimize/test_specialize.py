@@ -209,3 +209,52 @@ def test_what_cannot_go_together_says_so_when_it_runs(open_: Any) -> None:
     for engine in ("interpret", "auto"):
         with pytest.raises(hr.errors.InvalidArgumentError, match="Incompatible shapes"):
             hr.Session(graph=y.graph, engine=engine).run(y, {open_: np.ones((5, 2)), other: np.ones((4, 2))})
+
+
+def filled(size: Any, x: Any, **options: Any) -> Any:
+    """A tensor array of `size` elements, of which a loop writes three."""
+    made = hr.TensorArray(hr.float32, size, element_shape=(2,), **options)
+    return hr.while_loop(lambda i, _: i < 3, lambda i, held: (i + 1, held.write(i, x[i])), (0, made))[1]
+
+
+def test_an_array_with_as_many_elements_as_a_tensor_has_rows(open_: Any) -> None:
+    rows = filled(hr.shape(open_)[0], open_)
+    assert known([rows.stack()], [open_], (5, 2))[1] == [(5, 2)]
+    total = hr.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y + hr.reduce_sum(rows.stack(), 0)), (0, open_[0]))
+    value = hr.Session(graph=open_.graph).run(total[1], {open_: np.ones((5, 2))})
+    assert value.tolist() == [7.0, 7.0]
+
+
+def test_the_length_of_an_array_that_may_grow_is_not_known(open_: Any) -> None:
+    rows = filled(hr.shape(open_)[0], open_, dynamic_size=True).stack()
+    assert known([rows], [open_], (5, 2))[1] == [(None, 2)]
+    assert hr.Session(graph=open_.graph).run(rows, {open_: np.ones((3, 2))}).shape == (3, 2)
+
+
+def test_the_length_of_one_of_two_arrays_is_known_if_they_are_equally_long(open_: Any) -> None:
+    n, p = hr.shape(open_)[0], hr.placeholder(hr.bool, ())
+
+    def either(first: Any, second: Any) -> Any:
+        b = scopes.builder()
+        made = [b.TensorListReserve(hr.constant([2]), size, element_dtype=hr.float32) for size in (first, second)]
+        chosen = hr.cond(p, lambda: made[0], lambda: scopes.builder().TensorListSetItem(made[1], 0, open_[0]))
+        return b.TensorListStack(chosen, hr.constant([2]), element_dtype=hr.float32)
+
+    same, other = either(n, n), either(n, n + 1)
+    assert known([same, other], [open_, p], (5, 2), ())[1] == [(5, 2), (None, 2)]
+    for chosen, count in ((True, 5), (False, 6)):
+        assert hr.Session(graph=open_.graph).run(other, {open_: np.ones((5, 2)), p: chosen}).shape == (count, 2)
+
+
+def test_the_length_of_a_list_that_a_loop_replaces_is_not_known(open_: Any) -> None:
+    b, n = scopes.builder, hr.shape(open_)[0]
+    first = b().TensorListReserve(hr.constant([2]), n, element_dtype=hr.float32)
+    longer = hr.while_loop(
+        lambda i, _: i < hr.cast(open_[0, 0], hr.int32),
+        lambda i, _: (i + 1, b().TensorListReserve(hr.constant([2]), n + 1, element_dtype=hr.float32)),
+        (0, first),
+    )[1]
+    rows = b().TensorListStack(longer, hr.constant([2]), element_dtype=hr.float32)
+    assert known([rows], [open_], (5, 2))[1] == [(None, 2)]
+    for trips, count in ((0.0, 5), (1.0, 6)):
+        assert hr.Session(graph=open_.graph).run(rows, {open_: np.full((5, 2), trips)}).shape == (count, 2)
