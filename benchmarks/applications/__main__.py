@@ -28,6 +28,17 @@ TURNS: Final = 5
 #: Program -> steps of a turn, and whether it is recurrent, conditional or reinforcement learning.
 PROGRAMS: Final[dict[str, tuple[int, bool]]] = {
     "dqn": (1000, True),
+    "experts": (50, True),
+    "translation": (10, True),
+    "language_model": (5, False),
+    "lstm_devices": (2, True),
+    "tree_lstm": (20, True),
+    "neural_ode": (20, True),
+    "memory": (5, True),
+    "learned_optimizer": (20, True),
+    "hidden_markov": (20, True),
+    "autoencoder": (100, False),
+    "adversarial": (100, False),
 }
 LIBRARIES: Final = ("headrace", "TensorFlow", "PyTorch")
 LONGEST: Final = 600  # seconds of one program

@@ -21,6 +21,20 @@ ROOT = Path(__file__).parents[2]
 #: Program -> options of a short run.
 SHORT = {
     "dqn": ["--steps", "600"],
+    "experts": ["--steps", "20"],
+    "translation": ["--steps", "2"],
+    "language_model": ["--steps", "1"],
+    "lstm_devices": ["--steps", "2"],
+    "swapping": ["--steps", "2"],
+    "tree_lstm": ["--steps", "10"],
+    "neural_ode": ["--steps", "10"],
+    "memory": ["--steps", "10"],
+    "learned_optimizer": ["--steps", "10"],
+    "meta_learning": ["--steps", "10"],
+    "hidden_markov": ["--steps", "10"],
+    "autoencoder": ["--steps", "10"],
+    "adversarial": ["--steps", "10"],
+    "digits_cluster": ["--steps", "40", "--without-ray"],
 }
 
 
