@@ -34,6 +34,7 @@ def test_a_function(name: str) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(2)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", collection.PROGRAMS)
 def test_a_program(name: str) -> None:
@@ -49,6 +50,7 @@ def test_a_program_in_all_ways(name: str) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(2)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("outer", matrix.NAMES)
 def test_a_row_of_the_matrix(outer: str) -> None:

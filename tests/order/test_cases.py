@@ -78,6 +78,7 @@ def test_updates_happen_wherever_they_are_placed(name: str, seeds: int) -> None:
 
 
 @pytest.mark.matrix
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", CASES)
 def test_updates_happen_with_each_pass_alone_and_off(name: str) -> None:
     assert wrong(name, checking.passes("v1")) == {}
