@@ -48,10 +48,10 @@ def value(tree: Tree) -> int:
 
 
 def forest(trees: list[Tree]) -> list[np.ndarray]:
-    """Trees as arrays: symbols, left and right children of the nodes; roots and values of the trees.
+    """Arrays of all nodes, their symbols and children, and of the roots and values.
 
-    Children are in front of their parents. The symbol of a leaf is its number, and that of an inner node its operator. A leaf has no children: -1.
-    The rest of the arrays, up to NODES, is unused: -2.
+    Children are in front of their parents. The symbol of a leaf is its number, and that of an inner node its operator.
+    A leaf has no children: -1. The rest of the arrays, up to NODES, is unused: -2.
     """
     nodes: list[tuple[int, int, int]] = []
 
@@ -84,7 +84,7 @@ def weights(seed: int) -> dict[str, np.ndarray]:
 
 
 def composed(tf: Any, left: Any, right: Any, kernel: Any, bias: Any) -> Any:
-    """The state of a node from the states of its children. A state [2 * units] is (h, c)."""
+    """Computes the state of a node, (h, c) as [2 * units], of its children's."""
     (h1, c1), (h2, c2) = tf.split(left, 2), tf.split(right, 2)
     z = tf.reshape(tf.matmul(tf.expand_dims(tf.concat([h1, h2], 0), 0), kernel), [-1]) + bias
     keep1, keep2, write, show, new = tf.split(z, 5)
