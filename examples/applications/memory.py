@@ -2,11 +2,11 @@
 
 An LSTM reads a sequence of bits and then has to repeat it. It has an external memory, on which heads operate: each
 computes weights of the slots by content and by a shift from its last position, the first one writes, and all read. Two
-loops are nested: the loop over time has the controller, and its body is a loop over the heads, in which a `cond` tells
-the head that writes from the others. The gradient goes through both loops.
+loops are nested: the loop over time has the controller, and its body is a loop over the heads, in which a `cond`
+separates the head that writes from the others. The gradient goes through both loops.
 
-A machine that has learned to move its heads copies sequences that are longer than those of its training, which an LSTM
-of the same size does not. Source: Graves, Wayne and Danihelka, "Neural Turing machines", 2014.
+The answer is made of the vectors read alone. A machine that has learned to move its heads copies sequences that are
+longer than those of its training. Source: Graves, Wayne and Danihelka, "Neural Turing machines", 2014.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import headrace.v1
 from examples.applications import records
 from examples.applications.records import Record
 
-BITS, SLOTS, WIDTH, HEADS, UNITS, BATCH = 6, 24, 12, 2, 64, 32
+BITS, SLOTS, WIDTH, HEADS, UNITS, BATCH = 6, 24, 12, 2, 32, 32
 SHORT, LONG = 8, 16  # lengths of sequences: up to SHORT in training, up to LONG in the tests
 PARTS = [WIDTH, 1, 1, 3, 1, WIDTH, WIDTH]  # of the parameters of a head
-RATE = 3e-3
-FULL = 3000
+RATE = 1e-2
+FULL = 1200
 
 
 def sequences(rng: np.random.Generator, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs [time, batch, bits + 1], padded to the longest sequence, and the bits to copy.
+    """Inputs [time, batch, bits + 1] and answers, padded to the longest sequence.
 
-    The last channel marks the end of the sequence. The answer follows the mark.
+    The last channel is 1 where an answer is expected, after the sequence.
     """
     bits = rng.integers(2, size=(length, BATCH, BITS)).astype(np.float32)
-    inputs = np.zeros((2 * LONG + 1, BATCH, BITS + 1), np.float32)
-    answers = np.zeros((2 * LONG + 1, BATCH, BITS), np.float32)
-    inputs[:length, :, :BITS], inputs[length, :, BITS] = bits, 1.0
-    answers[length + 1 : 2 * length + 1] = bits
+    inputs = np.zeros((2 * LONG, BATCH, BITS + 1), np.float32)
+    answers = np.zeros((2 * LONG, BATCH, BITS), np.float32)
+    inputs[:length, :, :BITS], inputs[length : 2 * length, :, BITS] = bits, 1.0
+    answers[length : 2 * length] = bits
     return inputs, answers
 
 
@@ -47,7 +47,7 @@ def weights(seed: int) -> dict[str, np.ndarray]:
     shapes = {
         "lstm": (BITS + 1 + HEADS * WIDTH + UNITS, 4 * UNITS),
         "heads": (UNITS, HEADS * sum(PARTS)),
-        "out": (UNITS + HEADS * WIDTH, BITS),
+        "out": (HEADS * WIDTH, BITS),
     }
     p = {name: rng.normal(0, shape[0] ** -0.5, shape) for name, shape in shapes.items()}
     p |= {f"{name}_bias": np.zeros(shape[1]) for name, shape in shapes.items()}
@@ -55,7 +55,7 @@ def weights(seed: int) -> dict[str, np.ndarray]:
 
 
 def address(tf: Any, memory: Any, before: Any, key: Any, strength: Any, gate: Any, shift: Any, power: Any) -> Any:
-    """The weights of the slots [batch, slots], by content of the memory and by position `before`."""
+    """Weights of the slots [batch, slots], by content and by the position `before`."""
     near = tf.reduce_sum(tf.nn.l2_normalize(memory, 2) * tf.expand_dims(tf.nn.l2_normalize(key, 1), 1), 2)
     content = tf.nn.softmax(tf.nn.softplus(strength) * near)
     mixed = before + tf.sigmoid(gate) * (content - before)
@@ -104,7 +104,7 @@ def flat(tf: Any, x: Any) -> Any:
 
 def machine(tf: Any, inputs: Any, answers: Any, length: Any, p: dict[str, Any]) -> tuple[Any, Any]:
     """Mean loss and share of right bits in the answers to sequences of one length."""
-    at_time = [tf.TensorArray(tf.float32, 2 * LONG + 1).unstack(x) for x in (inputs, answers)]
+    at_time = [tf.TensorArray(tf.float32, 2 * LONG).unstack(x) for x in (inputs, answers)]
 
     def moment(t: Any, c: Any, h: Any, memory: Any, positions: Any, read: Any, loss: Any, right: Any) -> Any:
         x, answer = (array.read(t) for array in at_time)
@@ -114,8 +114,8 @@ def machine(tf: Any, inputs: Any, answers: Any, length: Any, p: dict[str, Any]) 
         h = tf.sigmoid(o) * tf.tanh(c)
         parameters = tf.reshape(tf.matmul(h, p["heads"]) + p["heads_bias"], [BATCH, HEADS, sum(PARTS)])
         memory, positions, read = operate(tf, memory, positions, tf.transpose(parameters, [1, 0, 2]))
-        logits = tf.matmul(tf.concat([h, flat(tf, read)], 1), p["out"]) + p["out_bias"]
-        counts = tf.cast(t > length, tf.float32) / (BATCH * BITS * tf.cast(length, tf.float32))
+        logits = tf.matmul(flat(tf, read), p["out"]) + p["out_bias"]
+        counts = tf.cast(t >= length, tf.float32) / (BATCH * BITS * tf.cast(length, tf.float32))
         loss += counts * tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels=answer, logits=logits))
         right += counts * tf.reduce_sum(tf.cast(tf.equal(logits > 0.0, answer > 0.5), tf.float32))
         return t + 1, c, h, memory, positions, read, loss, right
@@ -123,7 +123,7 @@ def machine(tf: Any, inputs: Any, answers: Any, length: Any, p: dict[str, Any]) 
     state = [tf.zeros([BATCH, UNITS])] * 2 + [tf.fill([BATCH, SLOTS, WIDTH], 0.01)]
     state += [tf.one_hot(tf.zeros([HEADS, BATCH], tf.int32), SLOTS), tf.zeros([HEADS, BATCH, WIDTH])]
     start = [tf.constant(0), *state, tf.constant(0.0), tf.constant(0.0)]
-    *_, loss, right = tf.while_loop(lambda t, *_: t <= 2 * length, moment, start)
+    *_, loss, right = tf.while_loop(lambda t, *_: t < 2 * length, moment, start)
     return loss, right
 
 
@@ -132,7 +132,7 @@ class Network:
 
     def __init__(self, tf: Any, seed: int) -> None:
         with tf.Graph().as_default():
-            shapes = ([2 * LONG + 1, BATCH, BITS + 1], [2 * LONG + 1, BATCH, BITS])
+            shapes = ([2 * LONG, BATCH, BITS + 1], [2 * LONG, BATCH, BITS])
             self.fed = [*(tf.placeholder(tf.float32, shape) for shape in shapes), tf.placeholder(tf.int32, [])]
             p = {name: tf.get_variable(name, initializer=first) for name, first in weights(seed).items()}
             self.loss, self.right = machine(tf, *self.fed, p)
