@@ -22,8 +22,8 @@ import headrace.v1
 from examples.applications import records
 from examples.applications.records import Record
 
-SIZE, PROBLEMS, HORIZON, UNITS, RATE = 10, 32, 20, 16, 0.1
-FULL = 2000
+SIZE, PROBLEMS, HORIZON, UNITS, RATE = 10, 32, 20, 32, 0.1
+FULL = 4000
 
 
 def problems(rng: np.random.Generator) -> list[np.ndarray]:
