@@ -20,7 +20,7 @@ def trainer(seed: int = 0) -> Callable[[int], float]:
 
     def rule(slope: torch.Tensor, h: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         g = slope.reshape(-1, 1)
-        seen = torch.cat([g, torch.log(g.abs() + 1e-4) / 5, g / (g.abs() + 1e-2)], 1)
+        seen = torch.cat([g, torch.asinh(20 * g) / 5], 1)
         keep, reset = torch.sigmoid(dense(torch.cat([seen, h], 1), "gates")).chunk(2, 1)
         h = keep * h + (1 - keep) * torch.tanh(dense(torch.cat([seen, reset * h], 1), "new"))
         return RATE * dense(h, "out").reshape(PROBLEMS, SIZE), h

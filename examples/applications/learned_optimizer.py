@@ -33,7 +33,7 @@ def problems(rng: np.random.Generator) -> list[np.ndarray]:
 
 def weights(seed: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
-    shapes = {"gates": (3 + UNITS, 2 * UNITS), "new": (3 + UNITS, UNITS), "out": (UNITS, 1)}
+    shapes = {"gates": (2 + UNITS, 2 * UNITS), "new": (2 + UNITS, UNITS), "out": (UNITS, 1)}
     p = {name: rng.normal(0, shape[0] ** -0.5, shape) for name, shape in shapes.items()}
     p |= {f"{name}_bias": np.zeros(shape[1]) for name, shape in shapes.items()}
     return {name: x.astype(np.float32) for name, x in p.items()}
@@ -47,8 +47,8 @@ def losses(tf: Any, x: Any, matrix: Any, target: Any) -> Any:
 def rule(tf: Any, slope: Any, h: Any, p: dict[str, Any]) -> tuple[Any, Any]:
     """The changes of the parameters [problems, size], and the next state [problems * size, units]."""
     g = tf.reshape(slope, [-1, 1])
-    # The gradient, its logarithm and its sign, so that both large and small ones are seen.
-    seen = tf.concat([g, tf.math.log(tf.abs(g) + 1e-4) / 5.0, g / (tf.abs(g) + 1e-2)], 1)
+    # The inverse hyperbolic sine is a logarithm with a sign, so that both large and small gradients are seen.
+    seen = tf.concat([g, tf.math.asinh(20.0 * g) / 5.0], 1)
     z = tf.sigmoid(tf.matmul(tf.concat([seen, h], 1), p["gates"]) + p["gates_bias"])
     keep, reset = tf.split(z, 2, 1)
     new = tf.tanh(tf.matmul(tf.concat([seen, reset * h], 1), p["new"]) + p["new_bias"])
