@@ -5,7 +5,7 @@ gives a good fit. The loss to minimize contains a gradient, so its own gradient 
 of a jitted function that calls `hr.grad`, in a loop over tasks. The program compares the slope of this loss with
 differences of its values, before and after learning.
 
-Parameters that fit all sinusoids as well as possible without a step are the comparison: one step from them gains little.
+The comparison are parameters that were learned to fit all sinusoids without a step: one step from them gains nothing.
 Source: Finn, Abbeel and Levine, "Model-agnostic meta-learning for fast adaptation of deep networks", 2017.
 """
 
@@ -73,7 +73,7 @@ def tasks(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
 
 
 def slope_error(p: Any) -> float:
-    """Relative difference of the slope of the loss along a direction and a difference of values."""
+    """Relative error of the slope along a direction, against a difference of losses."""
     rng = np.random.default_rng(1)
     batch = tasks(rng)
     _, slope = hr.value_and_grad(meta_loss, has_aux=True)(p, *batch)
@@ -109,14 +109,12 @@ def run(options: argparse.Namespace) -> Record:
     for name, values in (("after a step (MAML)", losses), ("without a step (joint)", joint_losses)):
         means = values[: count * every].reshape(count, every).mean(1)
         record.curve(name, range(every, count * every + 1, every), means, "square error")
-    new = [tasks(rng) for rng in [np.random.default_rng(options.seed + 1)] for _ in range(50)]
-    errors = {
-        name: np.mean([[float(x) for x in meta_loss(q, *batch)] for batch in new], 0)
-        for name, q in (("MAML", p), ("joint learning", joint))
-    }
-    for name, (after, before) in errors.items():
+    rng = np.random.default_rng(options.seed + 1)
+    new = [tasks(rng) for _ in range(50)]
+    for name, q, most in (("MAML", p, 1.0), ("joint learning", joint, None)):
+        after, before = np.mean([[float(x) for x in meta_loss(q, *batch)] for batch in new], 0)
         record.figure(f"{name}: square error on new sinusoids, before the step", before)
-        record.figure(f"{name}: after the step", after, at_most=1.0 if name == "MAML" else None)
+        record.figure(f"{name}: after the step", after, at_most=most)
     return record
 
 
