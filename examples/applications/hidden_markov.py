@@ -100,8 +100,9 @@ class Learner:
             names = ("first", "transition", "emission")
             variables = [tf.get_variable(n, initializer=p) for n, p in zip(names, first_parameters(seed))]
             self.parameters = [tf.nn.log_softmax(v) for v in variables]
-            emitted = tf.gather(tf.transpose(self.parameters[2]), self.symbols)
-            total = tf.reduce_sum(log_likelihoods(tf, *self.parameters[:2], emitted))
+            first, transition, emission = self.parameters
+            emitted = tf.gather(tf.transpose(emission), self.symbols)
+            total = tf.reduce_sum(log_likelihoods(tf, first, transition, emitted))
             self.loss = -total / (LENGTH * SEQUENCES)
             self.posteriors = tf.gradients(total, emitted)[0]
             counts = tf.gradients(total, self.parameters)
