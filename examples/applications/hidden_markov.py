@@ -81,14 +81,14 @@ def log_likelihoods(tf: Any, first: Any, transition: Any, emitted: Any) -> Any:
     `first` [states] and `transition` [states, states] are log-probabilities, and `emitted` [time, sequences, states] is
     the log-probability of the symbol that was seen.
     """
-    at = tf.TensorArray(tf.float64, LENGTH).unstack(emitted)
+    later = tf.TensorArray(tf.float64, LENGTH - 1).unstack(emitted[1:])
 
     def forward(t: Any, log_alpha: Any) -> Any:
         moved = tf.reduce_logsumexp(tf.expand_dims(log_alpha, 2) + transition, 1)
-        return t + 1, moved + at.read(t)
+        return t + 1, moved + later.read(t)
 
-    start = [tf.constant(1), first + at.read(0)]
-    return tf.reduce_logsumexp(tf.while_loop(lambda t, _: t < LENGTH, forward, start)[1], 1)
+    start = [tf.constant(0), first + emitted[0]]
+    return tf.reduce_logsumexp(tf.while_loop(lambda t, _: t < LENGTH - 1, forward, start)[1], 1)
 
 
 class Learner:
@@ -100,8 +100,9 @@ class Learner:
             names = ("first", "transition", "emission")
             variables = [tf.get_variable(n, initializer=p) for n, p in zip(names, first_parameters(seed))]
             self.parameters = [tf.nn.log_softmax(v) for v in variables]
-            emitted = tf.gather(tf.transpose(self.parameters[2]), self.symbols)
-            total = tf.reduce_sum(log_likelihoods(tf, *self.parameters[:2], emitted))
+            first, transition, emission = self.parameters
+            emitted = tf.gather(tf.transpose(emission), self.symbols)
+            total = tf.reduce_sum(log_likelihoods(tf, first, transition, emitted))
             self.loss = -total / (LENGTH * SEQUENCES)
             self.posteriors = tf.gradients(total, emitted)[0]
             counts = tf.gradients(total, self.parameters)

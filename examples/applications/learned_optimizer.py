@@ -149,7 +149,7 @@ def run(options: argparse.Namespace) -> Record:
         rate = min(tried, key=lambda r: tried[r][-1] if np.isfinite(tried[r][-1]) else np.inf)
         curves[f"{name}, rate {rate:.2g}"] = tried[rate]
     for name, curve in curves.items():
-        record.curve(name, range(HORIZON + 1), curve, "loss of new problems", "step of the optimizer")
+        record.curve(name, range(HORIZON + 1), curve.tolist(), "loss of new problems", "step of the optimizer")
         record.figure(f"loss after {HORIZON} steps, {name}", curve[-1])
     best, learned = min(curve[-1] for curve in list(curves.values())[1:]), curves["learned rule"][-1]
     record.figure("loss of the learned rule, of that of the best other one", 100 * learned / best, "%", at_most=80)

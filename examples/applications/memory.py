@@ -135,7 +135,7 @@ class Network:
             shapes = ([2 * LONG, BATCH, BITS + 1], [2 * LONG, BATCH, BITS])
             self.fed = [*(tf.placeholder(tf.float32, shape) for shape in shapes), tf.placeholder(tf.int32, [])]
             p = {name: tf.get_variable(name, initializer=first) for name, first in weights(seed).items()}
-            self.loss, self.right = machine(tf, *self.fed, p)
+            self.loss, self.right = machine(tf, self.fed[0], self.fed[1], self.fed[2], p)
             optimizer = tf.train.AdamOptimizer(RATE)
             slopes, variables = zip(*optimizer.compute_gradients(self.loss))
             self.step = optimizer.apply_gradients(zip(tf.clip_by_global_norm(slopes, 1.0)[0], variables))
@@ -163,7 +163,7 @@ def run(options: argparse.Namespace) -> Record:
     record.curve("training", steps, [float(np.mean(network.train(every))) for _ in steps], "nats a bit")
     rng = np.random.default_rng(options.seed + 1)
     for length in (SHORT // 2, SHORT, 3 * SHORT // 2, LONG):
-        right = 100 * np.mean([network.run(network.right, rng, length) for _ in range(10)])
+        right = 100 * float(np.mean([network.run(network.right, rng, length) for _ in range(10)]))
         longer = length > SHORT
         name = f"right bits, length {length}{' (longer than in training)' if longer else ''}"
         record.figure(name, right, "%", at_least=95 if longer else 99)

@@ -175,7 +175,7 @@ def run(options: argparse.Namespace) -> Record:
     rng = np.random.default_rng(options.seed + 1)
     for depth in range(1, 2 * DEPTH + 1):
         batches = ([random_tree(rng, depth) for _ in range(BATCH)] for _ in range(12))
-        right = 100 * np.mean([network.run(network.right, trees) for trees in batches])
+        right = 100 * float(np.mean([network.run(network.right, trees) for trees in batches]))
         deeper = depth > DEPTH
         name = f"right values, depth {depth}{' (deeper than in training)' if deeper else ''}"
         record.figure(name, right, "%", at_least=90 if deeper else 98)
