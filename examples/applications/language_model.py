@@ -171,7 +171,7 @@ def run(options: argparse.Namespace) -> Record:
         values = [train.session.run(found, {pieces: x})[:, CONTEXT:] for x in np.array_split(windows, 8)]
         return float(np.mean(np.concatenate(values))) / math.log(2)
 
-    every = max(1, options.steps // 10)
+    every = max(min(20, options.steps), options.steps // 10)
     steps = range(every, options.steps + 1, every)
     curve = [(train(every) / math.log(2), bits()) for _ in steps]
     for name, values in zip(("training, last batch", "held out"), zip(*curve)):
