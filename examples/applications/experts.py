@@ -1,9 +1,9 @@
 """Mixture of experts, computed only where used: `python -m examples.applications.experts`.
 
 A gate sends each group of tokens to two of eight experts. Every expert is a branch of a conditional, which runs only if
-a group was sent to it. The gradient and the update of an expert are conditionals as well, so a step costs as much as
-the experts that it uses, and not as those that exist. The groups come from eight domains, each with a function of its
-own, and the experts specialize. The losses are the same with the experts on four logical devices and on two workers.
+a group was sent to it. Its gradient and its update are conditionals as well, so a step costs as much as the experts
+that it uses, and not as those that exist. The groups come from eight domains, each with a function of its own, and the
+experts specialize. The losses are the same with experts on four logical devices and on two workers.
 
 Sources: Shazeer et al., "Outrageously Large Neural Networks" (2017); Yu et al., "Dynamic Control Flow in Large-Scale
 Machine Learning" (2018), section 2.2; the balancing loss is that of Fedus et al., "Switch Transformers" (2021).
@@ -33,9 +33,9 @@ class Settings(NamedTuple):
     experts: int = 8
     chosen: int = 2
     groups: int = 16
-    tokens: int = 16
-    width: int = 16
-    hidden: int = 32
+    tokens: int = 64
+    width: int = 32
+    hidden: int = 128
     balance: float = 0.05
 
 
@@ -70,25 +70,22 @@ def mixture(tf: Any, size: Settings, x: Any, gate: Any, experts: Any, places: Se
     """Returns outputs, the balancing loss, experts of each group, and whether each expert is used."""
     logits = tf.matmul(tf.reduce_mean(x, 1), gate)
     highest, chosen = tf.nn.top_k(logits, size.chosen)
-    shares = tf.nn.softmax(highest)
-    groups, outputs, used = [], [], []
-    for k, (expert, place) in enumerate(zip(experts, places)):
-        with tf.device(place):
-            sent = tf.where(tf.equal(chosen, k))  # [n, 2]: a group, and the rank of the expert for it
+    order = tf.argsort(tf.reshape(chosen, [-1]), stable=True)  # first what is sent to expert 0, then to 1, ...
+    group, share = order // size.chosen, tf.gather(tf.reshape(tf.nn.softmax(highest), [-1]), order)
+    sent = tf.reduce_sum(tf.one_hot(chosen, size.experts, dtype=tf.int32), [0, 1])
+    outputs, used = [], tf.unstack(sent > 0)
+    for k, tokens in enumerate(tf.split(tf.gather(x, group), sent, num=size.experts)):
+        with tf.device(places[k]):
 
-            def output(sent: Any = sent, expert: Any = expert) -> Any:
-                first, bias, second = expert
-                tokens = tf.reshape(tf.gather(x, sent[:, 0]), [-1, size.width])
-                out = tf.matmul(tf.nn.relu(tf.matmul(tokens, first) + bias), second)
-                return tf.reshape(tf.gather_nd(shares, sent), [-1, 1, 1]) * tf.reshape(
-                    out, [-1, size.tokens, size.width]
-                )
+            def output(tokens: Any = tokens, k: int = k) -> Any:
+                first, bias, second = experts[k]
+                hidden = tf.nn.relu(tf.matmul(tf.reshape(tokens, [-1, size.width]), first) + bias)
+                return tf.reshape(tf.matmul(hidden, second), [-1, size.tokens, size.width])
 
-            used.append(tf.shape(sent)[0] > 0)
             outputs.append(tf.cond(used[k], output, lambda: tf.zeros([0, size.tokens, size.width])))
-            groups.append(sent[:, 0])
-    out = tf.math.unsorted_segment_sum(tf.concat(outputs, 0), tf.concat(groups, 0), tf.shape(x)[0])
-    load = tf.reduce_mean(tf.one_hot(chosen, size.experts), [0, 1])
+    weighted = tf.reshape(share, [-1, 1, 1]) * tf.concat(outputs, 0)
+    out = tf.math.unsorted_segment_sum(weighted, group, tf.shape(x)[0])
+    load = tf.cast(sent, tf.float32) / tf.cast(tf.size(chosen), tf.float32)
     balance = size.experts * tf.reduce_sum(load * tf.reduce_mean(tf.nn.softmax(logits), 0))
     return out, balance, chosen, used
 
@@ -149,8 +146,7 @@ def learning(record: records.Record, steps: int, seed: int) -> None:
         record.figure(f"{name}: largest load, to the mean", load.max(), at_most=1.5 if balance else None)
         if balance:
             rows = (2 * count / count.sum(1, keepdims=True)).round(2).tolist()
-            heads = [f"expert {k}" for k in range(experts)]
-            record.table("Share of each domain's groups (a row) that an expert gets", heads, rows)
+            record.table("Share of each domain's groups (a row) at each expert", [*map(str, range(experts))], rows)
 
 
 def placements(record: records.Record, seed: int) -> None:
