@@ -31,7 +31,7 @@ def trainer(seed: int = 0) -> Callable[[int], float]:
                 for k, kernel in enumerate(weights):
                     c, h = states[k]
                     states[k] = cell(x, c, h, kernel)
-                    x = states[k][1]  # noqa: PLW2901
+                    x = states[k][1]
             loss = (x - targets).square().mean()
             optimizer.zero_grad()
             loss.backward()

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+import timeit
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,24 +27,18 @@ import numpy as np
 import headrace as hr
 import headrace.v1 as v1
 from examples.applications import records
-from examples.applications.records import Record
 
 LAYERS, BATCH, UNITS, LENGTH = 8, 256, 256, 8
 PARALLEL = (1, 2, 4, 8, 16, 32)
-LENGTHS = (4, 8, 16, 32)  # of the comparison with static graphs
-STEPS, COMPARED, TURNS = 30, 5, 5
-RATE = 20.0
+LENGTHS = (4, 8, 16)  # of the comparison with static graphs
+STEPS, COMPARED, TURNS = 30, 3, 3
+RATE = 100.0
 CAPTION = "Speed-up over one device with so many iterations at once"
 
 
-def devices(n: int) -> list[str]:
+def devices(n: int, kind: str = "device:CPU") -> list[str]:
     """Returns the device of each layer; neighbouring layers share one."""
-    return [f"/device:CPU:{layer * n // LAYERS}" for layer in range(LAYERS)]
-
-
-def workers(n: int) -> list[str]:
-    """Returns the worker of each layer."""
-    return [f"/job:worker/task:{layer * n // LAYERS}" for layer in range(LAYERS)]
+    return [f"/{kind}:{layer * n // LAYERS}" for layer in range(LAYERS)]
 
 
 def kernels(seed: int) -> list[np.ndarray]:
@@ -70,12 +64,7 @@ def layer(tf: Any, x: Any, c: Any, h: Any, kernel: Any) -> tuple[Any, Any]:
 def network(tf: Any, inputs: Any, weights: Sequence[Any], places: Sequence[str], parallel: int | None) -> Any:
     """Returns the last output of the last layer, float32[batch, units].
 
-    Args:
-      tf: the library.
-      inputs: float32[length, batch, units].
-      weights: kernel of each layer.
-      places: device of each layer.
-      parallel: the number of iterations that may run at once; None: the loop is unrolled.
+    `parallel` is the number of iterations that may run at once. If it is None, the loop is unrolled into the graph.
     """
     length = int(inputs.shape[0])
 
@@ -103,28 +92,13 @@ def network(tf: Any, inputs: Any, weights: Sequence[Any], places: Sequence[str],
 
 
 class Training:
-    """Training of the network in a session.
-
-    Args:
-      tf: the library.
-      places: device of each layer.
-      parallel: see `network`.
-      target: "" or a cluster.
-      length: the number of inputs.
-      seed: seed of weights and data.
-    """
+    """Training of the network in a session; `places` are the devices of the layers."""
 
     def __init__(
-        self,
-        tf: Any,
-        places: Sequence[str],
-        parallel: int | None = 32,
-        target: Any = "",
-        length: int = LENGTH,
-        seed: int = 0,
+        self, tf: Any, places: Sequence[str], parallel: int | None, seed: int, length: int = LENGTH, target: Any = ""
     ) -> None:
         inputs, targets = sequences(seed, length)
-        with tf.Graph().as_default() as graph:
+        with tf.Graph().as_default():
             weights = []
             for number, (place, kernel) in enumerate(zip(places, kernels(seed))):
                 with tf.device(place):
@@ -136,10 +110,9 @@ class Training:
                 loss = tf.reduce_mean(tf.squared_difference(output, targets))
             optimizer = tf.train.MomentumOptimizer(RATE, 0.9)
             self.fetches = [loss, optimizer.minimize(loss, colocate_gradients_with_ops=True)]
-            init = tf.global_variables_initializer()
-        config = tf.ConfigProto(device_count={"CPU": len(set(places))}, intra_op_parallelism_threads=1)
-        self.session = tf.Session(target, graph, None if target else config)
-        self.session.run(init)
+            config = tf.ConfigProto(device_count={"CPU": len(set(places))}, intra_op_parallelism_threads=1)
+            self.session = tf.Session(target, config=None if target else config)
+            self.session.run(tf.global_variables_initializer())
 
     def losses(self, steps: int) -> list[float]:
         """Trains, and returns the loss before each step."""
@@ -148,29 +121,23 @@ class Training:
 
 def trainer(tf: Any, seed: int = 0) -> Callable[[int], float]:
     """Returns a function that trains so many steps and returns the last loss."""
-    training = Training(tf, devices(1), seed=seed)
+    training = Training(tf, devices(1), 32, seed)
     return lambda steps: training.losses(steps)[-1]
 
 
-def shortest(runs: Mapping[Any, Training], turns: int) -> dict[Any, float]:
+def shortest(runs: Sequence[Training], turns: int) -> list[float]:
     """Returns the seconds of the shortest step of each run; the runs take turns."""
-    seconds: dict[Any, float] = dict.fromkeys(runs, float("inf"))
-    for _ in range(turns):
-        for name, training in runs.items():
-            begun = time.perf_counter()
-            training.losses(1)
-            seconds[name] = min(seconds[name], time.perf_counter() - begun)
-    return seconds
+    return np.min([[timeit.timeit(lambda r=r: r.losses(1), number=1) for r in runs] for _ in range(turns)], 0).tolist()
 
 
-def simulated(record: Record) -> None:
+def simulated(record: records.Record) -> None:
     """Predicts the speed-up of 2, 4 and 8 devices that have a core each."""
 
     def makespan(n: int, parallel: int) -> float:
         names = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(n)]
         models = tuple(hr.DeviceModel(name, flops=5e10) for name in names)
         link = hr.Link(latency=2e-5, bandwidth=1e10)
-        return hr.simulate(Training(v1, devices(n), parallel, length=16).fetches, hr.Cluster(models, link)).makespan
+        return hr.simulate(Training(v1, devices(n), parallel, 0, 16).fetches, hr.Cluster(models, link)).makespan
 
     one = makespan(1, 32)
     rows = [[f"{n} devices", *(round(one / makespan(n, p), 2) for p in PARALLEL)] for n in (2, 4, 8)]
@@ -178,57 +145,46 @@ def simulated(record: Record) -> None:
     record.figure("predicted speed-up of eight devices", max(rows[-1][1:]), at_least=5)
 
 
-def placements(record: Record, cluster: Any, options: argparse.Namespace) -> None:
+def placements(record: records.Record, cluster: Any, steps: int, seed: int) -> None:
     """Compares losses and times of several placements with those of one device."""
-    is_full = options.steps >= STEPS
-    seed, turns, compared = options.seed, TURNS if is_full else 1, min(COMPARED, options.steps)
-    one = Training(v1, devices(1), seed=seed)
-    losses = one.losses(options.steps)
-    record.curve("loss", range(options.steps), losses)
-    record.figure("last loss, to the first", losses[-1] / losses[0], at_most=0.5 if is_full else None)
-    rows, most = [], 0.0
-    kinds = [("2 devices", devices(2), ""), ("4 devices", devices(4), ""), ("2 workers", workers(2), cluster)]
-    for name, places, target in kinds:
-        speed_ups = []
-        for parallel in PARALLEL if is_full else PARALLEL[-1:]:
-            other = Training(v1, places, parallel, target, seed=seed)
-            pairs = zip(other.losses(compared), losses)
-            most = max([most, *(abs(a - b) / b for a, b in pairs)])
-            seconds = shortest({"one": one, "other": other}, turns)
-            speed_ups.append(seconds["one"] / seconds["other"])
-            other.session.close()
-        rows.append([name, *speed_ups])
-        record.figure(f"speed-up of {name}", max(speed_ups), at_least=1.2 if name == "2 devices" else None, timed=True)
-    record.table(f"{CAPTION}, measured on two cores", ["", *PARALLEL[-len(speed_ups) :]], rows, timed=True)
+    one = Training(v1, devices(1), 32, seed)
+    losses, compared = one.losses(steps), min(COMPARED, steps)
+    record.curve("loss", range(steps), losses)
+    record.figure("last loss, to the first", losses[-1] / losses[0], at_most=0.5)
+    rows, most, counts = [], 0.0, PARALLEL if steps >= STEPS else PARALLEL[-1:]
+    kinds = {"2 devices": devices(2), "4 devices": devices(4), "2 workers": devices(2, "job:worker/task")}
+    for name, places in kinds.items():
+        others = []
+        for parallel in counts:
+            others.append(Training(v1, places, parallel, seed, target=cluster if "workers" in name else ""))
+            most = max([most, *(abs(a - b) / b for a, b in zip(others[-1].losses(compared), losses))])
+        first, *seconds = shortest([one, *others], TURNS)
+        rows.append([name, *(first / s for s in seconds)])
+        record.figure(f"speed-up of {name}", max(rows[-1][1:]), at_least=1.2 if "2" in name else None, timed=True)
+    record.table(f"{CAPTION}, measured on two cores", ["", *counts], rows, timed=True)
     record.figure(f"largest relative difference of the first {compared} losses", most, at_most=1e-4)
 
 
-def unrolling(record: Record, lengths: Sequence[int], turns: int, seed: int) -> None:
+def unrolling(record: records.Record, lengths: Sequence[int], seed: int) -> None:
     """Compares the loop with steps that are unrolled into the graph."""
     rows, most = [], 0.0
     for length in lengths:
-        runs = {kind: Training(v1, devices(1), kind, length=length, seed=seed) for kind in (32, None)}
-        losses = [training.losses(2) for training in runs.values()]
-        most = max([most, *(abs(a - b) / b for a, b in zip(*losses))])
-        seconds = shortest(runs, turns)
-        rows.append([length, 1e3 * seconds[32], 1e3 * seconds[None], seconds[32] / seconds[None]])
-    record.table(
-        "A step of training with the loop and with a static graph, on one device",
-        ["length", "loop, ms", "static, ms", "ratio"],
-        rows,
-        timed=True,
-    )
+        runs = [Training(v1, devices(1), parallel, seed, length) for parallel in (32, None)]
+        most = max([most, *(abs(a - b) / b for a, b in zip(*(training.losses(2) for training in runs)))])
+        loop, static = shortest(runs, TURNS)
+        rows.append([length, 1e3 * loop, 1e3 * static, loop / static])
+    heads = ["length", "loop, ms", "static, ms", "ratio"]
+    record.table("A step of training with the loop and with a static graph, on one device", heads, rows, timed=True)
     record.figure("loop, to static: largest ratio of the times", max(row[3] for row in rows), at_most=1.09, timed=True)
     record.figure("loop, to static: largest relative difference of losses", most, at_most=1e-4)
 
 
-def run(options: argparse.Namespace) -> Record:
-    record = Record()
+def run(options: argparse.Namespace) -> records.Record:
+    record = records.Record()
     simulated(record)
     with hr.cluster.local(2) as cluster:
-        placements(record, cluster, options)
-    is_full = options.steps >= STEPS
-    unrolling(record, LENGTHS if is_full else LENGTHS[:1], TURNS if is_full else 1, options.seed)
+        placements(record, cluster, options.steps, options.seed)
+    unrolling(record, LENGTHS if options.steps >= STEPS else LENGTHS[:1], options.seed)
     return record
 
 
