@@ -56,15 +56,15 @@ def _are_equal(loop: LoopEditor, j: int, k: int) -> bool:
     op, body = loop.op, loop.body
     a, b = body.results[j], body.results[k]
     p, q = body.params[j], body.params[k]
-    if not loop.have_equal_waits([op.inputs[j]], [op.inputs[k]]):
-        return False
     if a.index != b.index or p.shape != q.shape or p.handle != q.handle or not _same(op.inputs[j], op.inputs[k]):
         return False
-    if a.op is b.op:  # the indices are equal, so both are the same result of one operation
-        return True
-    if not (loop.is_movable(a.op) and loop.is_movable(b.op) and _alike(a.op, b.op)):
-        return False
-    return all((x is p and y is q) or _same(x, y) for x, y in zip(a.op.inputs, b.op.inputs, strict=True))
+    if a.op is not b.op:  # else both are the same result of one operation, as the indices are equal
+        if not (loop.is_movable(a.op) and loop.is_movable(b.op) and _alike(a.op, b.op)):
+            return False
+        if not all((x is p and y is q) or _same(x, y) for x, y in zip(a.op.inputs, b.op.inputs, strict=True)):
+            return False
+    # last, since it walks the whole graph
+    return loop.have_equal_waits([op.inputs[j]], [op.inputs[k]])
 
 
 def _alike(x: Operation, y: Operation) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.optimize.loop_editor import LoopEditor
 from tests.optimize.loop_steps import PASSES, agree, loop_text, transformed, untouched
 
 _BEFORE = """
@@ -105,6 +106,14 @@ def test_equal(dtype: str, first: str, second: str, nexts: str, body: str) -> No
 )  # fmt: skip
 def test_different(dtype: str, first: str, second: str, nexts: str, body: str) -> None:
     untouched("loop_variables", _pair(dtype, first, second, nexts, body, "y = Identity(loop:3)"))
+
+
+def test_different_variables_are_compared_without_a_walk_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    def walk(*_: object) -> bool:
+        raise AssertionError("all pairs of variables would need a walk each")
+
+    monkeypatch.setattr(LoopEditor, "have_equal_waits", walk)
+    untouched("loop_variables", _pair(_MATRIX, "x", "x", "p1, q1", "p1 = Tanh(p)\nq1 = Sin(q)"))
 
 
 def test_the_condition_reads_the_one_that_stays() -> None:
