@@ -51,6 +51,7 @@ def test_each_program_has_a_short_run() -> None:
     assert SHORT.keys() == page.PROGRAMS.keys()
 
 
+@pytest.mark.rotated(2)
 @pytest.mark.parametrize("name", SHORT)
 def test_two_runs_are_equal(name: str, tmp_path: Path) -> None:
     first, second = (recorded(name, tmp_path / f"{k}.json") for k in range(2))
