@@ -141,7 +141,7 @@ def simulated(record: records.Record, counts: Sequence[int]) -> None:
 
     one = makespan(1, 32)
     rows = [[f"{n} devices", *(round(one / makespan(n, p), 2) for p in counts)] for n in (2, 4, 8)]
-    record.table(f"{CAPTION}, predicted with a core for each device, sequences of 16", ["", *counts], rows)
+    record.table(f"{CAPTION}, predicted with a core for each device, sequences of 16", ["", *map(str, counts)], rows)
     record.figure("predicted speed-up of eight devices", max(rows[-1][1:]), at_least=5)
 
 
@@ -161,7 +161,7 @@ def placements(record: records.Record, cluster: Any, counts: Sequence[int], step
         first, *seconds = shortest([one, *others], TURNS)
         rows.append([name, *(first / s for s in seconds)])
         record.figure(f"speed-up of {name}", max(rows[-1][1:]), at_least=1.2 if "2" in name else None, timed=True)
-    record.table(f"{CAPTION}, measured on two cores", ["", *counts], rows, timed=True)
+    record.table(f"{CAPTION}, measured on two cores", ["", *map(str, counts)], rows, timed=True)
     record.figure(f"largest relative difference of the first {compared} losses", most, at_most=1e-4)
 
 
