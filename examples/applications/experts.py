@@ -139,7 +139,7 @@ def learning(record: records.Record, steps: int, seed: int) -> None:
         training = Training(v1, Settings(experts, balance=balance), seed)
         errors = training.errors(steps)
         smooth = np.convolve(errors, np.ones(20) / 20, "valid")
-        record.curve(name, range(19, steps), smooth, "squared error, mean of 20 steps")
+        record.curve(name, range(19, steps), smooth.tolist(), "squared error, mean of 20 steps")
         record.figure(f"{name}: last error, to the first", smooth[-1] / errors[0], at_most=0.1 if balance else None)
         count = training.counts()
         load = count.sum(0) / count.sum(0).mean()

@@ -130,7 +130,7 @@ def shortest(runs: Sequence[Training], turns: int) -> list[float]:
     return np.min([[timeit.timeit(lambda r=r: r.losses(1), number=1) for r in runs] for _ in range(turns)], 0).tolist()
 
 
-def simulated(record: records.Record) -> None:
+def simulated(record: records.Record, counts: Sequence[int]) -> None:
     """Predicts the speed-up of 2, 4 and 8 devices that have a core each."""
 
     def makespan(n: int, parallel: int) -> float:
@@ -140,18 +140,18 @@ def simulated(record: records.Record) -> None:
         return hr.simulate(Training(v1, devices(n), parallel, 0, 16).fetches, hr.Cluster(models, link)).makespan
 
     one = makespan(1, 32)
-    rows = [[f"{n} devices", *(round(one / makespan(n, p), 2) for p in PARALLEL)] for n in (2, 4, 8)]
-    record.table(f"{CAPTION}, predicted with a core for each device, sequences of 16", ["", *PARALLEL], rows)
+    rows = [[f"{n} devices", *(round(one / makespan(n, p), 2) for p in counts)] for n in (2, 4, 8)]
+    record.table(f"{CAPTION}, predicted with a core for each device, sequences of 16", ["", *map(str, counts)], rows)
     record.figure("predicted speed-up of eight devices", max(rows[-1][1:]), at_least=5)
 
 
-def placements(record: records.Record, cluster: Any, steps: int, seed: int) -> None:
+def placements(record: records.Record, cluster: Any, counts: Sequence[int], steps: int, seed: int) -> None:
     """Compares losses and times of several placements with those of one device."""
     one = Training(v1, devices(1), 32, seed)
     losses, compared = one.losses(steps), min(COMPARED, steps)
     record.curve("loss", range(steps), losses)
     record.figure("last loss, to the first", losses[-1] / losses[0], at_most=0.5)
-    rows, most, counts = [], 0.0, PARALLEL if steps >= STEPS else PARALLEL[-1:]
+    rows, most = [], 0.0
     kinds = {"2 devices": devices(2), "4 devices": devices(4), "2 workers": devices(2, "job:worker/task")}
     for name, places in kinds.items():
         others = []
@@ -161,7 +161,7 @@ def placements(record: records.Record, cluster: Any, steps: int, seed: int) -> N
         first, *seconds = shortest([one, *others], TURNS)
         rows.append([name, *(first / s for s in seconds)])
         record.figure(f"speed-up of {name}", max(rows[-1][1:]), at_least=1.2 if "2" in name else None, timed=True)
-    record.table(f"{CAPTION}, measured on two cores", ["", *counts], rows, timed=True)
+    record.table(f"{CAPTION}, measured on two cores", ["", *map(str, counts)], rows, timed=True)
     record.figure(f"largest relative difference of the first {compared} losses", most, at_most=1e-4)
 
 
@@ -181,10 +181,11 @@ def unrolling(record: records.Record, lengths: Sequence[int], seed: int) -> None
 
 def run(options: argparse.Namespace) -> records.Record:
     record = records.Record()
-    simulated(record)
+    counts, lengths = (PARALLEL, LENGTHS) if options.steps >= STEPS else (PARALLEL[-1:], LENGTHS[:1])
+    simulated(record, counts)
     with hr.cluster.local(2) as cluster:
-        placements(record, cluster, options.steps, options.seed)
-    unrolling(record, LENGTHS if options.steps >= STEPS else LENGTHS[:1], options.seed)
+        placements(record, cluster, counts, options.steps, options.seed)
+    unrolling(record, lengths, options.seed)
     return record
 
 
