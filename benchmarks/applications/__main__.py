@@ -1,10 +1,10 @@
 """Compares training steps a second with TensorFlow 1 and PyTorch: `python -m benchmarks.applications`.
 
-headrace and TensorFlow run the same program (`examples/applications`), whose import alone differs; PyTorch runs a
-twin with the same model, initial weights and data (`benchmarks/applications`). All run in one process, in turns: a
-first turn that is not timed, since it compiles, then the median of several turns. Both cores are available to each
-library. The column "losses" is the loss after the same number of steps in each library, in the order of the columns.
-Programs that draw random numbers in the graph differ there.
+headrace and TensorFlow run the same program (`examples/applications`), whose import alone differs. PyTorch runs a twin
+with the same model, initial weights and data (`benchmarks/applications`). Each library has a process of its own, and
+they run in turns. A first turn is not timed, since it compiles. The table has the median of the others. All libraries
+may use both cores. The column "losses" is the loss after the same number of steps in each library, in the order of the
+columns. Only the losses of programs that draw random numbers in the graph differ.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -41,40 +40,81 @@ PROGRAMS: Final[dict[str, tuple[int, bool]]] = {
     "adversarial": (100, False),
 }
 LIBRARIES: Final = ("headrace", "TensorFlow", "PyTorch")
-LONGEST: Final = 600  # seconds of one program
 
 
-def trainer(library: str, program: str) -> Callable[[int], float] | None:
-    """The function that trains; None without the library or a program for it."""
+def has(library: str, program: str) -> bool:
+    """Whether a library is installed and has the program."""
+    modules = {"headrace": ["headrace"], "TensorFlow": ["tensorflow"], "PyTorch": ["torch"]}[library]
     if library == "PyTorch":
-        module = f"benchmarks.applications.{program}"
-        if not (importlib.util.find_spec("torch") and importlib.util.find_spec(module)):
-            return None
-        make: Callable[[], Callable[[int], float]] = importlib.import_module(module).trainer
-        return make()
+        modules.append(f"benchmarks.applications.{program}")
+    return all(importlib.util.find_spec(module) for module in modules)
+
+
+def trainer(library: str, program: str) -> Callable[[int], float]:
+    """The function that trains a program with a library."""
+    if library == "PyTorch":
+        twin: Callable[[], Callable[[int], float]] = importlib.import_module(
+            f"benchmarks.applications.{program}"
+        ).trainer
+        return twin()
     tf: Any
     if library == "TensorFlow":
-        if not importlib.util.find_spec("tensorflow"):
-            return None
         tf = importlib.import_module("tensorflow.compat.v1")
         tf.disable_v2_behavior()
     else:
         tf = importlib.import_module("headrace.v1")
-    application = importlib.import_module(f"examples.applications.{program}")
-    made: Callable[[int], float] = application.trainer(tf)
-    return made
+    make: Callable[[Any], Callable[[int], float]] = importlib.import_module(f"examples.applications.{program}").trainer
+    return make(tf)
+
+
+class Contender:
+    """Process that trains a program with a library, a turn at a time."""
+
+    def __init__(self, library: str, program: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.applications", program, "--library", library]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            command, cwd=page.ROOT, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def train(self, steps: int) -> tuple[float, float]:
+        """Trains for some steps; returns the seconds that they took, and the last loss."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(steps, file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self._process.args} ended with status {self._process.wait()}")
+        seconds, loss = map(float, line.split())
+        return seconds, loss
+
+    def end(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+
+def serve(train: Callable[[int], float]) -> None:
+    """Trains for as many steps as each line of the standard input states."""
+    for line in sys.stdin:
+        begun = time.perf_counter()
+        loss = train(int(line))
+        print(time.perf_counter() - begun, loss, flush=True)
 
 
 def measured(program: str, turns: int, steps: int) -> list[Any]:
     """The row of a program: its steps a second in each library, ratios, and losses."""
-    trainers = {library: train for library in LIBRARIES if (train := trainer(library, program)) is not None}
-    seconds: dict[str, list[float]] = {library: [] for library in trainers}
-    losses = {library: train(steps) for library, train in trainers.items()}
-    for _ in range(turns):
-        for library, train in trainers.items():
-            begun = time.perf_counter()
-            losses[library] = train(steps)
-            seconds[library].append(time.perf_counter() - begun)
+    contenders = {library: Contender(library, program) for library in LIBRARIES if has(library, program)}
+    seconds: dict[str, list[float]] = {library: [] for library in contenders}
+    losses: dict[str, float] = {}
+    for turn in range(turns + 1):
+        for library, contender in contenders.items():
+            taken, losses[library] = contender.train(steps)
+            if turn:  # the first one compiles
+                seconds[library].append(taken)
+    for contender in contenders.values():
+        contender.end()
     speeds = {library: steps / statistics.median(s) for library, s in seconds.items()}
     ratios = [f"{speeds['headrace'] / speeds[x]:.2f}" if x in speeds else "" for x in LIBRARIES[1:]]
     shown = [f"{speeds[x]:.4g}" if x in speeds else "" for x in LIBRARIES]
@@ -87,16 +127,17 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--steps", type=int, help="of a turn; default: a number for each program")
     parser.add_argument("--record", type=Path, help="JSON file to write the table to")
+    parser.add_argument("--library", choices=LIBRARIES, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-    record, names = records.Record(), options.names or list(PROGRAMS)
+    os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"}
+    if options.library:
+        serve(trainer(options.library, options.names[0]))
+        return 0
     rows = []
-    if len(names) == 1:
-        rows.append(measured(names[0], options.turns, options.steps or PROGRAMS[names[0]][0]))
-        print("  ".join(map(str, rows[0])), flush=True)
-    else:
-        rows = [_in_process(name, options) for name in names]
+    for name in options.names or PROGRAMS:
+        rows.append(measured(name, options.turns, options.steps or PROGRAMS[name][0]))
+        print("  ".join(map(str, rows[-1])), flush=True)
+    record = records.Record()
     columns = ["program", *LIBRARIES, *(f"headrace / {x}" for x in LIBRARIES[1:]), "losses"]
     record.table("Steps a second:", columns, rows, timed=True)
     if options.record is not None:
@@ -105,16 +146,6 @@ def main() -> int:
     if behind:
         print(f"slower than TensorFlow: {', '.join(behind)}", file=sys.stderr)
     return int(bool(behind))
-
-
-def _in_process(name: str, options: argparse.Namespace) -> list[Any]:
-    """The row of a program that is measured in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "row.json")
-        command = [sys.executable, "-m", "benchmarks.applications", name, "--turns", str(options.turns)]
-        command += ["--record", str(path)] + (["--steps", str(options.steps)] if options.steps else [])
-        subprocess.run(command, cwd=page.ROOT, timeout=LONGEST, check=False)
-        return records.read(path).tables[0].rows[0]
 
 
 if __name__ == "__main__":

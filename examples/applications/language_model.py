@@ -144,7 +144,7 @@ class Trainer:
             slopes, variables = zip(*optimizer.compute_gradients(self._loss))
             slopes, _ = tf.clip_by_global_norm(slopes, 1.0)
             self._update = optimizer.apply_gradients(zip(slopes, variables), step)
-            self.session = tf.Session()
+            self.session = tf.Session(config=tf.ConfigProto(intra_op_parallelism_threads=2))
             self.session.run(tf.global_variables_initializer())
 
     def __call__(self, steps: int) -> float:

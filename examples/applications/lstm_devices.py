@@ -95,7 +95,14 @@ class Training:
     """Training of the network in a session; `places` are the devices of the layers."""
 
     def __init__(
-        self, tf: Any, places: Sequence[str], parallel: int | None, seed: int, length: int = LENGTH, target: Any = ""
+        self,
+        tf: Any,
+        places: Sequence[str],
+        parallel: int | None,
+        seed: int,
+        length: int = LENGTH,
+        target: Any = "",
+        threads: int = 1,
     ) -> None:
         inputs, targets = sequences(seed, length)
         with tf.Graph().as_default():
@@ -110,7 +117,7 @@ class Training:
                 loss = tf.reduce_mean(tf.squared_difference(output, targets))
             optimizer = tf.train.MomentumOptimizer(RATE, 0.9)
             self.fetches = [loss, optimizer.minimize(loss, colocate_gradients_with_ops=True)]
-            config = tf.ConfigProto(device_count={"CPU": len(set(places))}, intra_op_parallelism_threads=1)
+            config = tf.ConfigProto(device_count={"CPU": len(set(places))}, intra_op_parallelism_threads=threads)
             self.session = tf.Session(target, config=None if target else config)
             self.session.run(tf.global_variables_initializer())
 
@@ -120,8 +127,8 @@ class Training:
 
 
 def trainer(tf: Any, seed: int = 0) -> Callable[[int], float]:
-    """Returns a function that trains so many steps and returns the last loss."""
-    training = Training(tf, devices(1), 32, seed)
+    """Returns a function that trains so many steps, with all cores, and returns the last loss."""
+    training = Training(tf, devices(1), 32, seed, threads=2)
     return lambda steps: training.losses(steps)[-1]
 
 

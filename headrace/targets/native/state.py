@@ -354,11 +354,16 @@ class State:
       calls: The calls that the failure of an inner one has ended, innermost first.
     """
 
-    __slots__ = ("__weakref__", "_chunks", "address", "calls", "error", "layout")
+    __slots__ = ("__weakref__", "_chunks", "_has_grown", "_released", "_spare", "address", "calls", "error", "layout")
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self._chunks = [[_Chunk(thresholds.NATIVE_KEPT_BYTES)] for _ in (SCOPED, BLOCKS)]
+        # A training step that needs more than the kept memory does so each time, and new pages take a tenth of its
+        # time. So the second of two such calls leaves its chunks to the next one.
+        self._spare: list[list[_Chunk]] = [[], []]
+        self._released: list[_Chunk] = []  # by inner scopes of this call
+        self._has_grown = [False, False]  # in the last call that added chunks
         self.layout = layout = Layout()
         self.address = ctypes.addressof(layout)
         layout.budget = layout.refill = thresholds.NATIVE_POLL_WORK
@@ -409,7 +414,7 @@ class State:
                 chunks.append(made)
                 self.layout.end[arena] = self.layout.next[arena] = made.end
             else:
-                made = _Chunk(max(size, thresholds.NATIVE_KEPT_BYTES))
+                made = self._taken(arena, size) or _Chunk(max(size, thresholds.NATIVE_KEPT_BYTES))
                 chunks.append(made)
                 self.layout.next[arena], self.layout.end[arena] = made.start + size, made.end
             self.layout.is_grown = 1
@@ -418,12 +423,23 @@ class State:
             self.error = e
             return 0
 
+    def _taken(self, arena: int, size: int) -> _Chunk | None:
+        """Takes a chunk of a size that this call or the last one has released."""
+        for chunks in [self._released, self._spare[arena]] if arena == SCOPED else [self._spare[arena]]:
+            for k, chunk in enumerate(chunks):
+                if chunk.size >= size:
+                    return chunks.pop(k)
+        return None
+
     def _release(self, following: int, end: int) -> None:
         """Removes the chunks behind the one with the given end."""
         try:
             chunks = self._chunks[SCOPED]
             while chunks[-1].end != end:
-                self._check(chunks.pop())
+                self._check(chunks[-1])
+                chunk = chunks.pop()
+                if not chunk.is_guarded:
+                    self._released.append(chunk)
             self.layout.next[SCOPED], self.layout.end[SCOPED] = following, end
         except BaseException as e:
             self.error = e
@@ -435,12 +451,16 @@ class State:
                 self.error = HeadraceInternalError(f"native code wrote {damage}")
 
     def _settle(self) -> int:
-        """Checks guards, and removes the chunks that were added."""
+        """Checks guards, and removes the chunks that were added; some are for the next call."""
         try:
-            for chunks in self._chunks:
+            for arena, chunks in enumerate(self._chunks):
                 for chunk in chunks:
                     self._check(chunk)
+                used = [c for c in chunks[1:] if not c.is_guarded] + (self._released if arena == SCOPED else [])
                 del chunks[1:]
+                self._spare[arena] = used if self._has_grown[arena] else []
+                self._has_grown[arena] = bool(used)
+            self._released = []
         except BaseException as e:
             self.error = e
         self._reset()

@@ -173,6 +173,23 @@ def test_kept_memory_is_bounded() -> None:
         assert sum(size for _, size in s.arenas()) == 2 * thresholds.NATIVE_KEPT_BYTES
 
 
+def spare_bytes() -> int:
+    return sum(c.size for s in state.pool().states.values() for chunks in s._spare for c in chunks)
+
+
+def test_a_call_that_grows_again_leaves_its_memory_to_the_next_one() -> None:
+    f = bound(scoped, 2, 1)
+    for s in state.pool().states.values():
+        s._spare, s._has_grown = [[], []], [False, False]
+    size = np.int64(1.5 * thresholds.NATIVE_KEPT_BYTES)
+    small = np.int64(1.25 * thresholds.NATIVE_KEPT_BYTES)
+    for given, wanted in ((size, 0), (size, size), (size, size), (small, size)):
+        f(None, np.int64(2), given)
+        assert spare_bytes() == wanted
+    f(None, np.int64(2), np.int64(2 * thresholds.NATIVE_KEPT_BYTES))  # the spare chunk is too small for it
+    assert spare_bytes() == 2 * thresholds.NATIVE_KEPT_BYTES
+
+
 @pytest.mark.parametrize("size", [-1, -65, 1 << 62, 1 << 47])
 def test_a_size_that_is_too_large_is_an_error(size: int) -> None:
     f = bound(scoped, 2, 1)
