@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from examples.applications.experts import RATE, Settings, batches
+from examples.applications.experts import RATE, SPARSE, Settings, batches
 
 
 class Mixture(torch.nn.Module):
@@ -47,7 +47,7 @@ class Mixture(torch.nn.Module):
 
 def trainer(seed: int = 0) -> Callable[[int], float]:
     """Returns a function that trains so many steps and returns the last error."""
-    size = Settings()
+    size = SPARSE
     data, net = batches(size, seed), Mixture(size, seed)
     optimizer: Any = torch.optim.Adam(net.parameters(), RATE)
 

@@ -134,16 +134,39 @@ def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: GradEntry, gy: GradEntry) 
     """
     if x.static_shape is not None and x.static_shape == y.static_shape and shapes.is_full(x.static_shape):
         return [gx, gy]
-    if shapes.is_full(x.static_shape) and shapes.is_full(y.static_shape):
-        whole = shapes.broadcast(x.static_shape, y.static_shape)
-        return [then(gx, lambda g: _sum_over(b, g, x, whole)), then(gy, lambda g: _sum_over(b, g, y, whole))]
 
     @functools.cache
     def axes() -> Sequence[Tensor]:
         found: Sequence[Tensor] = b.BroadcastGradientArgs(b.Shape(x), b.Shape(y))
         return found
 
-    return [then(gx, lambda g: _sum_to(b, g, x, axes()[0])), then(gy, lambda g: _sum_to(b, g, y, axes()[1]))]
+    def entry(g: GradEntry, mine: Tensor, other: Tensor, i: int) -> GradEntry:
+        known = _broadcast_axes(mine.static_shape, other.static_shape)
+        if known is None:
+            return then(g, lambda g: _sum_to(b, g, mine, axes()[i]))
+        return then(g, lambda g: _sum_over(b, g, mine, known)) if known else g
+
+    return [entry(gx, x, y, 0), entry(gy, y, x, 1)]
+
+
+def _broadcast_axes(mine: Shape, other: Shape) -> list[int] | None:
+    """Dimensions of the result in which an operand was broadcast; None if they are unknown.
+
+    Dimensions of size 1 are among them if the other operand may have another size there: a sum over one element is
+    that element.
+    """
+    if mine is None or other is None:
+        return None
+    missing = max(len(other) - len(mine), 0)
+    found = list(range(missing))
+    for k, d in enumerate(mine):
+        at = k + len(other) - len(mine)
+        e = other[at] if at >= 0 else 1
+        if d is None and e != 1:
+            return None
+        if d == 1 and e != 1:
+            found.append(missing + k)
+    return found
 
 
 def then(g: GradEntry, f: Callable[[Tensor], Tensor]) -> GradEntry:
@@ -161,18 +184,13 @@ def then(g: GradEntry, f: Callable[[Tensor], Tensor]) -> GradEntry:
     return lambda: functools.partial(then, make(), f)
 
 
-def _sum_over(b: Builder, g: Tensor, x: Tensor, whole: Shape) -> Tensor:
-    """Sums `g`, of the static shape `whole`, over the dimensions in which `x` was broadcast."""
+def _sum_over(b: Builder, g: Tensor, x: Tensor, axes: list[int]) -> Tensor:
+    """Sums `g` over the dimensions in which `x` was broadcast."""
+    out: Tensor = b.Sum(g, np.array(axes, np.int32), keep_dims=False)
     mine = x.static_shape
-    if mine == whole:
-        return g
-    assert mine is not None
-    assert whole is not None
-    missing = len(whole) - len(mine)
-    stretched = [missing + i for i, d in enumerate(mine) if d == 1 and whole[missing + i] != 1]
-    axes = np.array([*range(missing), *stretched], np.int32)
-    out: Tensor = b.Sum(g, axes, keep_dims=False)
-    return b.Reshape(out, np.array(mine, np.int32)) if 1 in mine else out
+    if mine is not None and 1 in mine:
+        out = b.Reshape(out, np.array(mine, np.int32) if shapes.is_full(mine) else b.Shape(x))
+    return out
 
 
 def _sum_to(b: Builder, g: Tensor, x: Tensor, axes: Tensor) -> Tensor:
