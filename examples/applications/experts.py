@@ -36,10 +36,10 @@ class Settings(NamedTuple):
     tokens: int = 64
     width: int = 32
     hidden: int = 128
-    balance: float = 0.05
+    balance: float = 0.02
 
 
-SPARSE = Settings(experts=32, groups=4)  # of the comparison of speed
+SPARSE = Settings(experts=64, groups=4)  # of the comparison of speed
 
 
 def batches(size: Settings, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -131,14 +131,14 @@ class Training:
 
 
 def trainer(tf: Any, seed: int = 0) -> Callable[[int], float]:
-    """Returns a function that trains 32 experts, of which a step uses at most 8, and returns the last error."""
+    """Returns a function that trains 64 experts, of which a step uses at most 8, and returns the last error."""
     training = Training(tf, SPARSE, seed)
     return lambda steps: training.errors(steps)[-1]
 
 
 def learning(record: records.Record, steps: int, seed: int) -> None:
     """Trains with and without the balancing loss, and with two experts, which are always used."""
-    for name, experts, balance in (("8 experts", 8, 0.05), ("8, unbalanced", 8, 0.0), ("2 experts", 2, 0.0)):
+    for name, experts, balance in (("8 experts", 8, 0.02), ("8, unbalanced", 8, 0.0), ("2 experts", 2, 0.0)):
         training = Training(v1, Settings(experts, balance=balance), seed)
         errors = training.errors(steps)
         smooth = np.convolve(errors, np.ones(20) / 20, "valid")

@@ -296,9 +296,12 @@ class _Chunk:
       size: The number of bytes.
       is_guarded: Whether guards stand on both sides.
       name: The name of the buffer.
+
+    Attributes:
+      idle: Number of calls since the last one that used it.
     """
 
-    __slots__ = ("_memory", "end", "is_guarded", "name", "size", "start")
+    __slots__ = ("_memory", "end", "idle", "is_guarded", "name", "size", "start")
 
     def __init__(self, size: int, is_guarded: bool = False, name: str = "") -> None:
         extra = 2 * _GUARD if is_guarded else 0
@@ -307,6 +310,7 @@ class _Chunk:
         self.start = (first + extra // 2 + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         self.end = self.start + size
         self.size, self.name, self.is_guarded = size, name, is_guarded
+        self.idle = 0
         if is_guarded:
             self._memory[:] = _GUARD_BYTE
             at = self.start - first
@@ -354,16 +358,27 @@ class State:
       calls: The calls that the failure of an inner one has ended, innermost first.
     """
 
-    __slots__ = ("__weakref__", "_chunks", "_has_grown", "_released", "_spare", "address", "calls", "error", "layout")
+    __slots__ = (
+        "__weakref__",
+        "_chunks",
+        "_released",
+        "_since_growth",
+        "_spare",
+        "address",
+        "calls",
+        "error",
+        "layout",
+    )
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self._chunks = [[_Chunk(thresholds.NATIVE_KEPT_BYTES)] for _ in (SCOPED, BLOCKS)]
         # A training step that needs more than the kept memory does so each time, and new pages take a tenth of its
-        # time. So the second of two such calls leaves its chunks to the next one.
+        # time. So from the second of such calls on, their chunks stay until some calls have not used them.
         self._spare: list[list[_Chunk]] = [[], []]
         self._released: list[_Chunk] = []  # by inner scopes of this call
-        self._has_grown = [False, False]  # in the last call that added chunks
+        # settled calls since an arena had more chunks; at first, as if it had never had any
+        self._since_growth = [thresholds.NATIVE_SPARE_CALLS] * 2
         self.layout = layout = Layout()
         self.address = ctypes.addressof(layout)
         layout.budget = layout.refill = thresholds.NATIVE_POLL_WORK
@@ -458,8 +473,14 @@ class State:
                     self._check(chunk)
                 used = [c for c in chunks[1:] if not c.is_guarded] + (self._released if arena == SCOPED else [])
                 del chunks[1:]
-                self._spare[arena] = used if self._has_grown[arena] else []
-                self._has_grown[arena] = bool(used)
+                unused = self._spare[arena]
+                for chunk in used:
+                    chunk.idle = 0
+                for chunk in unused:
+                    chunk.idle += 1
+                stay = [*used, *(c for c in unused if c.idle < thresholds.NATIVE_SPARE_CALLS)]
+                self._spare[arena] = stay if self._since_growth[arena] < thresholds.NATIVE_SPARE_CALLS else []
+                self._since_growth[arena] = 0 if used else self._since_growth[arena] + 1
             self._released = []
         except BaseException as e:
             self.error = e

@@ -180,14 +180,16 @@ def spare_bytes() -> int:
 def test_a_call_that_grows_again_leaves_its_memory_to_the_next_one() -> None:
     f = bound(scoped, 2, 1)
     for s in state.pool().states.values():
-        s._spare, s._has_grown = [[], []], [False, False]
+        s._spare, s._since_growth = [[], []], [thresholds.NATIVE_SPARE_CALLS] * 2
     size = np.int64(1.5 * thresholds.NATIVE_KEPT_BYTES)
     small = np.int64(1.25 * thresholds.NATIVE_KEPT_BYTES)
     for given, wanted in ((size, 0), (size, size), (size, size), (small, size)):
         f(None, np.int64(2), given)
         assert spare_bytes() == wanted
-    f(None, np.int64(2), np.int64(2 * thresholds.NATIVE_KEPT_BYTES))  # the spare chunk is too small for it
-    assert spare_bytes() == 2 * thresholds.NATIVE_KEPT_BYTES
+    large = 2 * thresholds.NATIVE_KEPT_BYTES  # the spare chunk is too small for it
+    for k in range(1, thresholds.NATIVE_SPARE_CALLS + 1):
+        f(None, np.int64(2), np.int64(large))
+        assert spare_bytes() == large + (size if k < thresholds.NATIVE_SPARE_CALLS else 0)
 
 
 @pytest.mark.parametrize("size", [-1, -65, 1 << 62, 1 << 47])
