@@ -127,7 +127,7 @@ class Training:
 
 
 def trainer(tf: Any, seed: int = 0) -> Callable[[int], float]:
-    """Returns a function that trains so many steps, with all cores, and returns the last loss."""
+    """Returns a function that trains on all cores and returns the last loss."""
     training = Training(tf, devices(1), 32, seed, threads=2)
     return lambda steps: training.losses(steps)[-1]
 

@@ -243,7 +243,7 @@ def _block(key: int, counter: int) -> tuple[int, int, int, int]:
 
 
 class Draws:
-    """Firings of one op that fills shapes with a distribution, from its random state. Thread safe.
+    """Firings of one op that draws numbers of a distribution. Thread safe.
 
     A firing in a loop draws few numbers, and calls of numpy take most of its time. So firings that follow each other
     and draw equally many numbers are computed ahead, twice as many each time. They are rows of one array. The position
@@ -312,7 +312,7 @@ def _uniform(blocks: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _integers(blocks: np.ndarray, dtype: DType) -> np.ndarray:
-    """uint32 [n, 4] → integers in the full range; those of 64 bits have the low word first."""
+    """uint32 [n, 4] → integers in the full range, of low words first."""
     words = blocks.ravel()
     if dtype.size == 8:
         pairs = words.reshape(-1, 2).astype(np.uint64)

@@ -130,9 +130,9 @@ class Variable:
         change_together([self], fn)
 
     def _take(self) -> tuple[np.ndarray, bool]:
-        """Returns an array to change and whether it is the value, which the variable has no longer then.
+        """Returns an array to change, and whether it is the value itself.
 
-        The caller has the lock, and gives the value back.
+        The variable has no value then. The caller has the lock, and gives the value back.
         """
         value = self._current()
         self._value = None  # a reader from now on waits
@@ -170,7 +170,7 @@ def _references(value: Any) -> int:
 
 
 def _probe() -> int:
-    """The count of an array that only a local variable holds; 0 if counts are not exact."""
+    """Reference count of an array that only a local variable holds; 0 without exact counts."""
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return 0
     value = np.zeros(1)
@@ -181,7 +181,7 @@ _ALONE: Final = _probe()
 
 
 def _is_writable(value: Value) -> bool:
-    """Whether a value is an array with memory of its own, which no other object shares."""
+    """Whether a value is a writable array that owns its memory."""
     return type(value) is np.ndarray and value.base is None and value.flags.writeable
 
 

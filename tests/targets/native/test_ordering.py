@@ -244,7 +244,7 @@ def test_an_assertion_precedes_the_native_work_that_waits_for_it() -> None:
 
 
 def trained_in_a_loop() -> tuple[list[Any], list[Any], list[Any]]:
-    """A loop whose body, and a branch in it, read and update variables between native work."""
+    """A loop that reads and updates variables in its body and in a branch."""
     n, x = hr.placeholder(hr.int32, []), hr.placeholder(hr.float32, [8, 8])
     first, second, seen = (hr.Variable(np.full((8, 8), k / 8, np.float32)) for k in range(3))
 
