@@ -131,7 +131,7 @@ class Training:
 
 
 def trainer(tf: Any, seed: int = 0) -> Callable[[int], float]:
-    """Returns a function that trains 64 experts, of which 8 are used; it returns the error."""
+    """Returns a function that trains 64 experts, of which a step uses 8."""
     training = Training(tf, SPARSE, seed)
     return lambda steps: training.errors(steps)[-1]
 
