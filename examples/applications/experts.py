@@ -1,9 +1,8 @@
 """Mixture of experts, computed only where used: `python -m examples.applications.experts`.
 
 A gate sends each group of tokens to two of eight experts. Every expert is a branch of a conditional, which runs only if
-a group was sent to it. Its gradient and its update are conditionals as well, so a step costs as much as the experts
-that it uses, and not as those that exist. The groups come from eight domains, each with a function of its own, and the
-experts specialize. The losses are the same with experts on four logical devices and on two workers.
+a group was sent to it, and so are its gradient and its update. The groups come from eight domains, each with a function
+of its own. The losses are the same with experts on four logical devices and on two workers.
 
 Sources: Shazeer et al., "Outrageously Large Neural Networks" (2017); Yu et al., "Dynamic Control Flow in Large-Scale
 Machine Learning" (2018), section 2.2; the balancing loss is that of Fedus et al., "Switch Transformers" (2021).
