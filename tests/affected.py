@@ -26,7 +26,9 @@ TESTS = ROOT / "tests"
 #: Entries of tests/ that are not named like a part → the parts they exercise; `""` is the names of `import headrace`.
 EXERCISED: dict[str, Sequence[str]] = {
     **dict.fromkeys(("behaviour", "corpus", "errors", "fuzz", "manners", "multi", "order", "stories"), ("session",)),
-    **dict.fromkeys(("benchmarks", "conformance", "test_benchmarks.py", "test_examples.py"), ("train", "v1")),
+    **dict.fromkeys(
+        ("applications", "benchmarks", "conformance", "test_benchmarks.py", "test_examples.py"), ("train", "v1")
+    ),
     **dict.fromkeys(("test_documentation.py", "test_editors.py", "test_flags.py", "test_cli_stats.py"), ("",)),
     **dict.fromkeys(("test_citations.py", "test_glossary.py", "test_pages.py", "test_site.py", "test_tour.py"), ("",)),
     "extending": ("extend", "plugins"),
