@@ -666,7 +666,7 @@ def test_a_worker_that_is_lost_in_a_step_fails_it(seed: int, victim: int) -> Non
 def test_a_worker_that_is_lost_at_any_time_gives_a_result_or_an_error(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # a worker that loses the master before it is told to start a step holds early tokens of the step so long
+    # a worker holds tokens of a step whose start message has not arrived for this time
     monkeypatch.setattr(thresholds, "EARLY_TOKENS", 5.0)
     with hr.Graph() as g:
         fetches, (feed, _) = nested_loops()
