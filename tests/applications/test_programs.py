@@ -42,7 +42,7 @@ def recorded(name: str, path: Path) -> records.Record:
     """The record of a short run."""
     command = [sys.executable, "-m", f"examples.applications.{name}", *SHORT[name], "--record", str(path)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=path.parent, env=env, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=path.parent, env=env, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return records.read(path)
 
@@ -52,6 +52,7 @@ def test_each_program_has_a_short_run() -> None:
 
 
 @pytest.mark.rotated(2)
+@pytest.mark.timeout(600)  # steps over several devices and workers take 15 s to compile on two free cores
 @pytest.mark.parametrize("name", SHORT)
 def test_two_runs_are_equal(name: str, tmp_path: Path) -> None:
     first, second = (recorded(name, tmp_path / f"{k}.json") for k in range(2))
