@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from headrace import dtypes, nest, shapes, thresholds
+from headrace import dtypes, nest, reference_counts, shapes, thresholds
 from headrace.errors import FeedError, ResourceExhaustedError
 from headrace.ir.graph import Graph, Operation, Tensor
 from headrace.records import record
@@ -395,25 +394,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-# Number of references that CPython counts for an array that only the result list and the call below hold. It is
-# measured once, because interpreters differ.
-def _references(value: Any) -> int:
-    return sys.getrefcount(value)
-
-
-def _probe() -> int:
-    values = [np.zeros(1)]
-    return max(_count_in(values), 1)
-
-
-def _count_in(values: list[Any]) -> int:
-    value = values[0]
-    return _references(value)
-
-
-_ALONE = _probe()
-
-
 def result(values: list[Any]) -> Any:
     """Returns the fetched value, the only entry of `values`, for the user to change.
 
@@ -424,7 +404,8 @@ def result(values: list[Any]) -> Any:
     if type(value) is np.ndarray:
         if value.ndim == 0:
             return value[()]
-        if not value.flags.owndata or not value.flags.writeable or _references(value) > _ALONE:
+        mine = reference_counts.LOCAL + 1  # with the reference of the list
+        if not value.flags.owndata or not value.flags.writeable or reference_counts.count(value) > mine:
             try:
                 return value.copy()
             except MemoryError as e:

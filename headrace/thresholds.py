@@ -415,11 +415,11 @@ NATIVE_UNKNOWN_TRIPS: Final = 1000
 # Memory of an arena of a native call, which keeps the pages that were used; and its start that has no large pages.
 # Unit: bytes; bytes. Estimate (tests/targets/native/test_state.py).
 NATIVE_KEPT_BYTES: Final = 1 << 27
+NATIVE_SMALL_PAGES: Final = 1 << 22
 
 # Calls that need more than the kept memory after which memory that none of them used goes back.
 # Unit: calls. Estimate (tests/targets/native/test_state.py).
 NATIVE_SPARE_CALLS: Final = 4
-NATIVE_SMALL_PAGES: Final = 1 << 22
 
 # Longest compilation of a module of native code; time for a loop that LLVM vectorizes, and for an elementary function
 # in one; text that LLVM compiles in a second: of functions with such loops, of short functions without, and of others

@@ -162,8 +162,8 @@ class ListLengths:
         """Lists of which one has the length of `t` in a run; None if unknown."""
         op, g = t.op, t.op.graph
         if g in self._owners and t in g.params:
-            owner = self._owners[g]
-            return self._carried(owner, [owner.inputs[param_offset(owner) + g.params.index(t)]], g.params.index(t))
+            owner, k = self._owners[g], g.params.index(t)
+            return self._carried(owner, [owner.inputs[param_offset(owner) + k]], k)
         if op.opdef.structured == "While":
             return self._carried(op, [op.inputs[param_offset(op) + t.index]], t.index)
         if op.opdef.structured in ("If", "Case"):

@@ -146,7 +146,7 @@ class Stream:
 
     def uniform(self, n: int, dtype: DType) -> np.ndarray:
         """Numbers in [0, 1) of a floating dtype, each from the bits of its significand."""
-        return _uniform(self.blocks(-(-n // per_block(dtype))), dtype)[:n]
+        return _uniform(self.blocks(-(-n // _per_block(dtype))), dtype)[:n]
 
     def uniform_int(self, n: int, low: int, high: int, dtype: DType) -> np.ndarray:
         """Integers in [low, high) of 32 or 64 bits, with the slight bias of `word mod range`."""
@@ -154,11 +154,11 @@ class Stream:
 
     def integers(self, n: int, dtype: DType) -> np.ndarray:
         """Integers of 32 or 64 bits in the full range of `dtype`."""
-        return _integers(self.blocks(-(-n // per_block(dtype))), dtype)[:n]
+        return _integers(self.blocks(-(-n // _per_block(dtype))), dtype)[:n]
 
     def normal(self, n: int, dtype: DType) -> np.ndarray:
         """Standard normal numbers of a floating dtype."""
-        return _normal(self.blocks(-(-n // per_block(dtype))), dtype)[:n]
+        return _normal(self.blocks(-(-n // _per_block(dtype))), dtype)[:n]
 
     def truncated_normal(self, n: int, dtype: DType) -> np.ndarray:
         """Standard normal numbers within (-2, 2) of a floating dtype."""
@@ -267,7 +267,7 @@ class Draws:
     def next(self, n: int) -> np.ndarray:
         """The numbers of the next firing, which draws `n` numbers."""
         stream = self._state.reserve_numbers(n)
-        blocks = -(-n // per_block(self._dtype))
+        blocks = -(-n // _per_block(self._dtype))
         if not 0 < blocks <= thresholds.DRAWN_AHEAD_BLOCKS // 2:
             return self._numbers(stream.blocks(blocks), self._dtype)[:n]
         held, rows = self._held, 1
@@ -289,7 +289,7 @@ class Draws:
 # *** numbers from words ***
 
 
-def per_block(dtype: DType) -> int:
+def _per_block(dtype: DType) -> int:
     """Numbers of a dtype that a block yields."""
     return 2 if dtype.size == 8 else 4
 

@@ -8,13 +8,12 @@ the only reference to it. Meanwhile the variable is without a value, and a read 
 
 from __future__ import annotations
 
-import sys
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from headrace import forking, shapes
+from headrace import forking, reference_counts, shapes
 from headrace.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from headrace.resources.manager import resource_of
 from headrace.resources.values import nbytes_of, numpy_dtype_of, shape_of
@@ -136,7 +135,7 @@ class Variable:
         """
         value = self._current()
         self._value = None  # a reader from now on waits
-        if _references(value) <= _ALONE and _is_writable(value):
+        if reference_counts.count(value) <= reference_counts.LOCAL and _is_writable(value):
             return value, True
         self._value = value
         return value.copy(), False
@@ -160,24 +159,6 @@ class Variable:
     def __repr__(self) -> str:
         state = "" if self.is_initialized else ", uninitialized"
         return f"Variable({self.name!r}, {self.dtype.name}{shapes.show(self.shape)}{state})"
-
-
-# *** the only reference ***
-
-
-def _references(value: Any) -> int:
-    return sys.getrefcount(value)
-
-
-def _probe() -> int:
-    """Reference count of an array that only a local variable holds; 0 without exact counts."""
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return 0
-    value = np.zeros(1)
-    return _references(value)
-
-
-_ALONE: Final = _probe()
 
 
 def _is_writable(value: Value) -> bool:
@@ -303,11 +284,10 @@ class FedVariable(Variable):
         super().__init__(name, dtype, shape)
         self._value = value
 
-    def _take(self) -> tuple[np.ndarray, bool]:
+    def _take(self) -> NoReturn:
         self._hold(None)
-        raise AssertionError
 
-    def _hold(self, value: Value | None) -> None:
+    def _hold(self, value: Value | None) -> NoReturn:
         raise InvalidArgumentError(
             f"variable '{self.name}' is fed in this step, so the step cannot change it: leave the operation that does, "
             "or the feed, out of the step"

@@ -155,7 +155,7 @@ def _kernel(
             if value.shape != var:
                 raise _differ(slots[0], var, name, value)
 
-    def update_rows(attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> None:
+    def change_rows(attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> None:
         check(values, given)
         _by_rows(formula, gradient, attrs, values, list(given))
 
@@ -179,7 +179,7 @@ def _kernel(
                 f"{', '.join(slots)} must be variables of their own: got {[v.name for v in variables]}"
             )
         if on_rows:
-            change_together(variables, lambda *values: update_rows(attrs, values, given))
+            change_together(variables, lambda *values: change_rows(attrs, values, given))
         else:
             update_together(variables, lambda *values: updated(attrs, values, given))
 

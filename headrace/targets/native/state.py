@@ -376,7 +376,7 @@ class State:
         # A training step that needs more than the kept memory does so each time, and new pages take a tenth of its
         # time. So from the second of such calls on, their chunks stay until some calls have not used them.
         self._spare: list[list[_Chunk]] = [[], []]
-        self._released: list[_Chunk] = []  # by inner scopes of this call
+        self._released: list[list[_Chunk]] = [[], []]  # by inner scopes of this call
         # settled calls since an arena had more chunks; at first, as if it had never had any
         self._since_growth = [thresholds.NATIVE_SPARE_CALLS] * 2
         self.layout = layout = Layout()
@@ -440,7 +440,7 @@ class State:
 
     def _taken(self, arena: int, size: int) -> _Chunk | None:
         """Takes a chunk of a size that this call or the last one has released."""
-        for chunks in [self._released, self._spare[arena]] if arena == SCOPED else [self._spare[arena]]:
+        for chunks in (self._released[arena], self._spare[arena]):
             for k, chunk in enumerate(chunks):
                 if chunk.size >= size:
                     return chunks.pop(k)
@@ -451,10 +451,10 @@ class State:
         try:
             chunks = self._chunks[SCOPED]
             while chunks[-1].end != end:
-                self._check(chunks[-1])
                 chunk = chunks.pop()
+                self._check(chunk)
                 if not chunk.is_guarded:
-                    self._released.append(chunk)
+                    self._released[SCOPED].append(chunk)
             self.layout.next[SCOPED], self.layout.end[SCOPED] = following, end
         except BaseException as e:
             self.error = e
@@ -471,21 +471,25 @@ class State:
             for arena, chunks in enumerate(self._chunks):
                 for chunk in chunks:
                     self._check(chunk)
-                used = [c for c in chunks[1:] if not c.is_guarded] + (self._released if arena == SCOPED else [])
+                used = [c for c in chunks[1:] if not c.is_guarded]
                 del chunks[1:]
-                unused = self._spare[arena]
-                for chunk in used:
-                    chunk.idle = 0
-                for chunk in unused:
-                    chunk.idle += 1
-                stay = [*used, *(c for c in unused if c.idle < thresholds.NATIVE_SPARE_CALLS)]
-                self._spare[arena] = stay if self._since_growth[arena] < thresholds.NATIVE_SPARE_CALLS else []
-                self._since_growth[arena] = 0 if used else self._since_growth[arena] + 1
-            self._released = []
+                self._keep(arena, used + self._released[arena])
+                self._released[arena] = []
         except BaseException as e:
             self.error = e
         self._reset()
         return DONE if self.error is None else DAMAGED
+
+    def _keep(self, arena: int, used: list[_Chunk]) -> None:
+        """Leaves the added chunks of an arena to the next calls if it grows often."""
+        unused = self._spare[arena]
+        for chunk in used:
+            chunk.idle = 0
+        for chunk in unused:
+            chunk.idle += 1
+        stay = [*used, *(c for c in unused if c.idle < thresholds.NATIVE_SPARE_CALLS)]
+        self._spare[arena] = stay if self._since_growth[arena] < thresholds.NATIVE_SPARE_CALLS else []
+        self._since_growth[arena] = 0 if used else self._since_growth[arena] + 1
 
     def _far(self, function: int, args: int) -> int:
         """Calls a native function on another stack; returns its code."""
