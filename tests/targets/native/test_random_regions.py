@@ -44,4 +44,4 @@ def test_a_program_that_failed(kind: str, seed: int) -> None:
 )
 def test_many_random_programs(kind: str, programs: int) -> None:
     seeds = tiers.rotated(range(10_000, 10_000 + programs // PROGRAMS * SHARES[kind]), 3)
-    assert sum(CHECKS[kind](seed) for seed in seeds) > 0.8 * len(seeds) - 1
+    assert sum(CHECKS[kind](seed) for seed in seeds) > 0.8 * len(seeds)
