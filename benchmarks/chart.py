@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from examples.applications import pictures
+
 ROOT: Final = Path(__file__).parent.parent
 TABLE: Final = ROOT / "docs" / "reference" / "benchmarks.md"
 CHART: Final = ROOT / "docs" / "images" / "loops.svg"
@@ -44,13 +46,10 @@ def times(text: str) -> dict[str, dict[str, float]]:
 
 def main() -> None:
     """Writes the chart."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "headrace"  # the same picture has the same bytes
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 3.4), layout="constrained")
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    axes = figure.subplots()
     place = 0.0
     ticks = []
     for row, systems in times(TABLE.read_text(encoding="utf-8")).items():
@@ -74,7 +73,7 @@ def main() -> None:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     CHART.parent.mkdir(exist_ok=True)
-    figure.savefig(CHART, metadata={"Date": None})
+    pictures.save(figure, CHART)
     print(CHART.relative_to(ROOT))
 
 

@@ -31,6 +31,7 @@ PROGRAMS: Final[dict[str, tuple[int, bool]]] = {
     "translation": (10, True),
     "language_model": (5, False),
     "lstm_devices": (2, True),
+    "swapping": (1, True),
     "tree_lstm": (20, True),
     "neural_ode": (20, True),
     "memory": (5, True),

@@ -115,10 +115,9 @@ def picture(points: np.ndarray) -> str:
 
 def run(options: argparse.Namespace) -> Record:
     record, game = Record(), Game(headrace.v1, options.seed)
-    every = max(1, options.steps // 60)
-    steps, means, good = list(range(every, options.steps + 1, every)), [], []
+    steps, means, good = records.points(options.steps, 60), [], []
     for _ in steps:
-        found = game.train(every)
+        found = game.train(steps.step)
         means.append({name: float(np.mean([losses[name] for losses in found])) for name in game.losses})
         good.append(100 * shares(game.points(8)).sum())
     for name in game.losses:

@@ -121,10 +121,9 @@ def picture(rows: np.ndarray) -> str:
 def run(options: argparse.Namespace) -> Record:
     record, network = Record(), Network(headrace.v1, options.seed)
     train, held = network.images
-    every = max(1, options.steps // 50)
-    steps, losses, held_losses = list(range(every, options.steps + 1, every)), [], []
+    steps, losses, held_losses = records.points(options.steps, 50), [], []
     for _ in steps:
-        losses.append(float(np.mean(network.train(every))))
+        losses.append(float(np.mean(network.train(steps.step))))
         held_losses.append(-network.held_out()[0])
     record.curve("training", steps, losses, "-ELBO, nats")
     record.curve("held out", steps, held_losses, "-ELBO, nats")

@@ -17,7 +17,6 @@ import math
 import sys
 import time
 from collections.abc import Iterator
-from pydoc_data.topics import topics
 from typing import Any
 
 import numpy as np
@@ -25,22 +24,13 @@ import numpy as np
 import headrace.v1
 from examples.applications import records
 from examples.applications.records import Record
+from examples.char_rnn import text
 
 BATCH, CONTEXT = 16, 96
 LAYERS, WIDTH, HEADS = 3, 96, 4
 RATE, WARM, FULL = 4e-3, 100, 1200
 TEMPERATURE, WRITTEN, COMPARED = 0.7, 400, 200
 PROMPTS = ("The while statement", 'The "yield" expression is used when defining a generator function')
-
-
-def text() -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Numbers of the characters to learn from and of those held out; all characters."""
-    whole = "\n".join(topics[name] for name in sorted(topics))
-    whole = "".join(c if c.isascii() else "?" for c in whole)
-    characters = sorted(set(whole))
-    numbers = np.searchsorted(characters, list(whole)).astype(np.int32)
-    held = len(numbers) // 20
-    return numbers[:-held], numbers[-held:], characters
 
 
 def batches(numbers: np.ndarray, seed: int) -> Iterator[np.ndarray]:

@@ -140,9 +140,8 @@ def trainer(tf: Any, seed: int = 0) -> Callable[[int], float]:
 
 def run(options: argparse.Namespace) -> Record:
     record, learner = Record(), Learner(headrace.v1, options.seed)
-    every = max(1, options.steps // 60)
-    steps = list(range(every, options.steps + 1, every))
-    record.curve("training", steps, [float(np.mean(learner.train(every))) for _ in steps], "mean loss on the way")
+    steps = records.points(options.steps, 60)
+    record.curve("training", steps, [float(np.mean(learner.train(steps.step))) for _ in steps], "mean loss on the way")
     curves = {"learned rule": learner.losses(learner.learned)}
     for name, found in learner.others.items():
         tried = {rate: learner.losses(found, rate) for rate in 10 ** np.linspace(-2.5, 0, 11)}

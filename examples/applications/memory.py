@@ -158,9 +158,8 @@ def trainer(tf: Any, seed: int = 0) -> Callable[[int], float]:
 
 def run(options: argparse.Namespace) -> Record:
     record, network = Record(), Network(headrace.v1, options.seed)
-    every = max(1, options.steps // 60)
-    steps = list(range(every, options.steps + 1, every))
-    record.curve("training", steps, [float(np.mean(network.train(every))) for _ in steps], "nats a bit")
+    steps = records.points(options.steps, 60)
+    record.curve("training", steps, [float(np.mean(network.train(steps.step))) for _ in steps], "nats a bit")
     rng = np.random.default_rng(options.seed + 1)
     for length in (SHORT // 2, SHORT, 3 * SHORT // 2, LONG):
         right = 100 * float(np.mean([network.run(network.right, rng, length) for _ in range(10)]))

@@ -99,16 +99,15 @@ def learned(loss: Any, steps: int, seed: int) -> tuple[Any, np.ndarray]:
 
 
 def run(options: argparse.Namespace) -> Record:
-    record, every = Record(), max(1, options.steps // 60)
+    record, steps = Record(), records.points(options.steps, 60)
     first = initial(np.random.default_rng(options.seed))
     record.figure("relative error of the slope, before learning", slope_error(first), at_most=1e-4)
     p, losses = learned(meta_loss, options.steps, options.seed)
     record.figure("relative error of the slope, after learning", slope_error(p), at_most=1e-4)
     joint, joint_losses = learned(joint_loss, options.steps, options.seed)
-    count = options.steps // every
     for name, values in (("after a step (MAML)", losses), ("without a step (joint)", joint_losses)):
-        means = values[: count * every].reshape(count, every).mean(1)
-        record.curve(name, range(every, count * every + 1, every), means, "square error")
+        means = values[: steps[-1]].reshape(len(steps), steps.step).mean(1)
+        record.curve(name, steps, means, "square error")
     rng = np.random.default_rng(options.seed + 1)
     new = [tasks(rng) for _ in range(50)]
     for name, q, most in (("MAML", p, 1.0), ("joint learning", joint, None)):

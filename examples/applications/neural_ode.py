@@ -171,10 +171,9 @@ def run(options: argparse.Namespace) -> Record:
     error, tried = network.error()
     record.figure("mean distance from the true path, before learning", error)
     record.figure("steps of the solver for the path, before learning", tried)
-    every = max(1, options.steps // 50)
-    steps, losses, errors = list(range(every, options.steps + 1, every)), [], []
+    steps, losses, errors = records.points(options.steps, 50), [], []
     for _ in steps:
-        losses.append(float(np.mean(network.train(every))))
+        losses.append(float(np.mean(network.train(steps.step))))
         errors.append(network.error()[0])
     record.curve("pieces", steps, losses)
     record.curve("path", steps, errors, "mean distance from the true path")

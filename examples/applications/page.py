@@ -9,6 +9,7 @@ import ast
 from pathlib import Path
 from typing import Any, Final
 
+from examples.applications import pictures
 from examples.applications.records import Curve, Record, Table, read
 
 HERE: Final = Path(__file__).parent
@@ -78,9 +79,10 @@ def write() -> None:
 def _section(name: str, title: str, record: Record) -> list[str]:
     parts = [f"## {title}\n", _paragraphs(HERE / f"{name}.py")]
     if record.figures:
-        rows = [[f.name, f"{f.value:.5g} {f.unit}".strip(), f.aim, "yes" if f.is_met else "no"] for f in record.figures]
-        for row, f in zip(rows, record.figures):
-            row[3] = row[3] if f.aim else ""
+        met = {True: "yes", False: "no"}
+        rows = [
+            [f.name, f"{f.value:.5g} {f.unit}".strip(), f.aim, met[f.is_met] if f.aim else ""] for f in record.figures
+        ]
         parts.append(_table(Table("", ["figure", "value", "aim", "met"], rows)))
     parts += [_table(t) for t in record.tables]
     parts += [f"```\n{s.rstrip()}\n```\n" for s in record.samples]
@@ -109,16 +111,13 @@ def _cell(value: Any) -> str:
 
 
 def _draw(curves: list[Curve], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "headrace"  # the same picture has the same bytes
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     plots: dict[str, list[Curve]] = {}
     for curve in curves:
         plots.setdefault(curve.axis, []).append(curve)
-    figure, axes = pyplot.subplots(1, len(plots), figsize=(4.2 * len(plots), 3), layout="constrained", squeeze=False)
+    figure = Figure(figsize=(4.2 * len(plots), 3), layout="constrained")
+    axes = figure.subplots(1, len(plots), squeeze=False)
     for place, (label, lines) in zip(axes[0], plots.items()):
         for line in lines:
             place.plot(line.steps, line.values, label=line.name, linewidth=1.2)
@@ -128,5 +127,4 @@ def _draw(curves: list[Curve], path: Path) -> None:
         place.grid(alpha=0.3)
         if len(lines) > 1:
             place.legend(fontsize=8)
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
+    pictures.save(figure, path)

@@ -153,6 +153,12 @@ class Record:
         path.write_text(json.dumps(dataclasses.asdict(self), indent=1) + "\n", encoding="utf-8")
 
 
+def points(steps: int, most: int) -> range:
+    """Steps at which a curve has its points, about `most` of them, equally far apart."""
+    every = max(1, steps // most)
+    return range(every, steps + 1, every)
+
+
 def read(path: Path) -> Record:
     """Returns the record of a file that `Record.write` wrote."""
     found = json.loads(path.read_text(encoding="utf-8"))

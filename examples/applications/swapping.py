@@ -75,7 +75,7 @@ class Lstm:
 def trainer(tf: Any, seed: int = 0) -> Callable[[int], float]:
     """Returns a function that trains so many steps and returns the last loss."""
     net = Lstm(tf, swap=True, seed=seed)
-    session = tf.Session(graph=net.graph)
+    session = tf.Session(graph=net.graph, config=tf.ConfigProto(intra_op_parallelism_threads=2))
     session.run(net.init)
     feeds = dict(zip([net.x, net.y], sequences(LENGTH, seed)))
     return lambda steps: [float(session.run([net.loss, net.step], feeds)[0]) for _ in range(steps)][-1]

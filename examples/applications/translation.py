@@ -175,9 +175,8 @@ trainer = Trainer  # trainer(tf)(steps) trains with headrace.v1 or tensorflow.co
 def run(options: argparse.Namespace) -> Record:
     record, tf = Record(), headrace.v1
     train = trainer(tf, options.seed)
-    every = max(1, options.steps // 50)
-    steps = range(every, options.steps + 1, every)
-    record.curve("loss", steps, [train(every) for _ in steps])
+    steps = records.points(options.steps, 50)
+    record.curve("loss", steps, [train(steps.step) for _ in steps])
     with train.graph.as_default():
         source = tf.placeholder(tf.int32, [1, None])
         searches = [beam_search(tf, Model(tf, train.w, source), beams) for beams in (1, BEAMS)]

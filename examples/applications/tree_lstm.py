@@ -169,9 +169,8 @@ def run(options: argparse.Namespace) -> Record:
     record.figure(f"difference of the losses of both forms, {compared} steps", difference, at_most=1e-3)
     for name, duration in seconds.items():
         record.figure(f"steps a second, {name}", compared / duration, timed=True)
-    network, every = networks["by_recursion"], max(1, options.steps // 60)
-    steps = list(range(every, options.steps + 1, every))
-    record.curve("training", steps, [float(np.mean(network.train(every))) for _ in steps])
+    network, steps = networks["by_recursion"], records.points(options.steps, 60)
+    record.curve("training", steps, [float(np.mean(network.train(steps.step))) for _ in steps])
     rng = np.random.default_rng(options.seed + 1)
     for depth in range(1, 2 * DEPTH + 1):
         batches = ([random_tree(rng, depth) for _ in range(BATCH)] for _ in range(12))
