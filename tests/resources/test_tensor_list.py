@@ -51,6 +51,7 @@ def test_numpy_does_not_unpack_a_list():
     assert np.array([x, x], dtype=object).shape == (2,)
 
 
+@pytest.mark.matrix  # a hundred random sequences take nearly what a unit test may take
 @given(
     st.lists(
         st.tuples(st.sampled_from("push pop set unset get resize zeros add".split()), st.integers(0, 5)), max_size=30
