@@ -2,7 +2,9 @@
 
 The record of an op holds its kernel for the CPU, in one of three forms:
 
-* `kernel=(xp, attrs) -> f(*arrays)`: pure; `xp` is the array namespace of the device (numpy on the CPU).
+* `kernel=(attrs) -> f(*arrays)`: pure, on numpy's arrays.
+* `kernel=(xp, attrs) -> f(*arrays)` with `xp=True`: pure, on the arrays of the namespace `xp`, which is numpy on the CPU
+  and another one on devices whose type has a namespace (`provide_namespace`).
 * `stateful=(ctx, attrs) -> f(*arrays)`: created once for each step and node; `ctx` is a `KernelContext`.
 * `async_=(ctx, attrs) -> f(*arrays, done)`: may wait; calls `done(result)` or `done(exception)` exactly once, from any
   thread, and returns None or a function that cancels the wait.
@@ -30,6 +32,7 @@ from headrace.records import record
 from headrace.registry import DuplicateError, line_of_caller
 
 if TYPE_CHECKING:
+    from headrace.dtypes import DType
     from headrace.ir.graph import Operation
     from headrace.ir.notes import Note, Notes
     from headrace.ir.opdef import KernelFactory
@@ -217,7 +220,10 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
         return found
     record = op.opdef
     if device != CPU:
-        return None
+        there = _namespaces.get(device)
+        if there is None or not record.xp or record.kernel is None or not there.has(op):
+            return None
+        return Kernel("pure", record.kernel)
     if record.kernel is not None:
         return Kernel("pure", record.kernel)
     if record.stateful is not None:
@@ -228,7 +234,7 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
 
 
 def has_kernel(type: str, attrs: Mapping[str, Any], device: str) -> bool:
-    """Whether an operation of `type` with `attrs` would have a kernel on `device`."""
+    """Whether an operation of `type` with `attrs` would have a kernel on `device`, other than its record's."""
     return _override_for(type, attrs, NO_NOTES, device) is not None
 
 
@@ -266,6 +272,40 @@ def from_outside(type: str) -> list[str]:
     return [line for line in lines if not is_ours(line)]
 
 
+@record(frozen=True, slots=True)
+class _Namespace:
+    """Namespace of the arrays of a type of devices."""
+
+    load: Callable[[], Any]
+    dtypes: frozenset[DType]
+
+    def has(self, op: Operation) -> bool:
+        """Whether it has the dtypes of all inputs and outputs."""
+        return all(t.dtype in self.dtypes for t in (*op.inputs, *op.outputs))
+
+
+_namespaces: dict[str, _Namespace] = {}  # by device type
+
+
+def provide_namespace(device: str, load: Callable[[], Any], dtypes: Iterable[DType]) -> None:
+    """Registers the namespace of the arrays of devices of type `device`.
+
+    The devices then run each op whose record declares `xp=True`, on the given dtypes.
+
+    Args:
+      device: the type of devices.
+      load: returns the namespace. It is called when a kernel is first made.
+      dtypes: the dtypes that its functions support.
+    """
+    _namespaces[device] = _Namespace(load, frozenset(dtypes))
+
+
+def namespace_of(device: str) -> Any:
+    """Returns the namespace of the arrays of a type of devices; numpy for the CPU and types without one."""
+    found = _namespaces.get(device)
+    return np if found is None else found.load()
+
+
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:
     """Returns the pure kernel of `op` bound to numpy, for constant folding, or None."""
     if op.type not in op_registry:
@@ -274,15 +314,15 @@ def constant_kernel(op: Operation) -> Callable[..., Any] | None:
     return made_for(op, kernel) if kernel is not None and kernel.form == "pure" else None
 
 
-def made_for(op: Operation, kernel: Kernel) -> Callable[..., Any]:
-    """Returns a pure kernel for the attributes of `op`, bound to numpy.
+def made_for(op: Operation, kernel: Kernel, xp: Any = np) -> Callable[..., Any]:
+    """Returns a pure kernel for the attributes of `op`, bound to an array namespace.
 
     Raises:
       InvalidArgumentError: the kernel refuses the attributes. The shape rule could not check them because ranks are
         unknown.
     """
     try:
-        return kernel.factory(np, op.attrs)
+        return kernel.factory(xp, op.attrs)
     except HeadraceError:
         raise
     except ValueError as e:

@@ -448,6 +448,7 @@ class OpDef:
     sample: Sample | None
     doc: str
     differs: str
+    xp: bool
 
     @property
     def is_pure(self) -> bool:
@@ -604,6 +605,7 @@ def op(
     *,
     shape: ShapeRule,
     kernel: KernelFactory | None = None,
+    xp: bool | None = None,
     stateful: KernelFactory | None = None,
     async_: KernelFactory | None = None,
     primitive: Primitive = "",
@@ -627,7 +629,9 @@ def op(
       ins, outs: the arguments, in the notation of TensorFlow's registry.
       attrs: name → `AttrSpec`, or the short form: a set of dtypes or a default value.
       shape: the shape rule, `rule(c) -> [shape of each flat output]`; `c` is an `ir.infer.Inference`.
-      kernel: for pure ops: `(xp, attrs) -> f(*arrays)`. `f` returns the array if the op has one output, else a tuple.
+      kernel: for pure ops: `(attrs) -> f(*arrays)`. `f` returns the array if the op has one output, else a tuple.
+      xp: whether the kernel computes in any namespace of the array API standard. It is then `(xp, attrs) ->
+        f(*arrays)`, and devices with other arrays than numpy's can run the op (`opkit.namespaces`).
       stateful: `(ctx, attrs) -> f(*arrays)`, called once for each step; see `ir.kernel.KernelContext`.
       async_: `(ctx, attrs) -> f(*arrays, done)`, for kernels that may wait; `done` takes the result or an exception.
       primitive: the name of a control-flow primitive, which the executor itself runs.
@@ -672,7 +676,7 @@ def op(
         _parse_args(outs, specs),
         specs,
         shape,
-        kernel,
+        with_namespace(kernel) if kernel is not None and xp is False else kernel,
         stateful,
         async_,
         primitive,
@@ -687,12 +691,18 @@ def op(
         sample,
         doc,
         differs,
+        bool(xp),
     )
     wrong = _wrong_role(record)
     if wrong:
         raise TypeError(f"{type}: {wrong}")
     op_registry.register(type, record, depth=depth + 1)
     return record
+
+
+def with_namespace(factory: Callable[[Mapping[str, Any]], Callable[..., Any]]) -> KernelFactory:
+    """Returns a factory `(xp, attrs)` that ignores the namespace."""
+    return lambda xp, attrs: factory(attrs)
 
 
 def _wrong_role(record: OpDef) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError
+from headrace.opkit.namespaces import converter
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -29,18 +30,15 @@ def ufunc(name: str) -> KernelFactory:
     return lambda xp, attrs: getattr(xp, name)
 
 
-def widened(f: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
+def widened(f: Callable[..., Any], dtype: DType, xp: Any = np) -> Callable[..., Any]:
     """Returns `f`, computed in float32 if `dtype` is a half-precision float.
 
     The result is rounded once at the end, not at every step.
     """
     if dtype not in HALF:
         return f
-
-    def in_float32(*arrays: Any) -> Any:
-        return f(*(a.astype(np.float32) for a in arrays)).astype(dtype.numpy)
-
-    return in_float32
+    to_float32, back = converter(xp, dtypes.float32), converter(xp, dtype)
+    return lambda *arrays: back(f(*map(to_float32, arrays)))
 
 
 def composed(f: Callable[..., Any], attr: str = "T") -> KernelFactory:
@@ -50,7 +48,7 @@ def composed(f: Callable[..., Any], attr: str = "T") -> KernelFactory:
     """
 
     def factory(xp: Any, attrs: Any) -> Callable[..., Any]:
-        return widened(lambda *arrays: f(xp, *arrays), attrs[attr])
+        return widened(lambda *arrays: f(xp, *arrays), attrs[attr], xp)
 
     return factory
 

@@ -55,6 +55,7 @@ def _function(
         {"T": type_attr(types)},
         shape=same_as(0),
         kernel=kernel if callable(kernel) else ufunc(kernel),
+        xp=True,
         grad=grad,
         jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(flops), total=(), within=within),
