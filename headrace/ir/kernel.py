@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from headrace.device_arrays import on_arrays
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.notes import NO_NOTES
 from headrace.ir.opdef import op_registry
@@ -32,7 +33,9 @@ from headrace.records import record
 from headrace.registry import DuplicateError, line_of_caller
 
 if TYPE_CHECKING:
+    from headrace.device_arrays import ArrayMemory
     from headrace.dtypes import DType
+    from headrace.ir.device import DeviceSpec
     from headrace.ir.graph import Operation
     from headrace.ir.notes import Note, Notes
     from headrace.ir.opdef import KernelFactory
@@ -278,6 +281,7 @@ class _Namespace:
 
     load: Callable[[], Any]
     dtypes: frozenset[DType]
+    memory: Callable[[int], ArrayMemory]
 
     def has(self, op: Operation) -> bool:
         """Whether it has the dtypes of all inputs and outputs."""
@@ -287,7 +291,9 @@ class _Namespace:
 _namespaces: dict[str, _Namespace] = {}  # by device type
 
 
-def provide_namespace(device: str, load: Callable[[], Any], dtypes: Iterable[DType]) -> None:
+def provide_namespace(
+    device: str, load: Callable[[], Any], dtypes: Iterable[DType], memory: Callable[[int], ArrayMemory]
+) -> None:
     """Registers the namespace of the arrays of devices of type `device`.
 
     The devices then run each op whose record declares `xp=True`, on the given dtypes.
@@ -296,14 +302,23 @@ def provide_namespace(device: str, load: Callable[[], Any], dtypes: Iterable[DTy
       device: the type of devices.
       load: returns the namespace. It is called when a kernel is first made.
       dtypes: the dtypes that its functions support.
+      memory: returns the memory of a device, given its number.
     """
-    _namespaces[device] = _Namespace(load, frozenset(dtypes))
+    _namespaces[device] = _Namespace(load, frozenset(dtypes), memory)
 
 
-def namespace_of(device: str) -> Any:
-    """Returns the namespace of the arrays of a type of devices; numpy for the CPU and types without one."""
-    found = _namespaces.get(device)
-    return np if found is None else found.load()
+def has_namespace(device: str) -> bool:
+    """Whether devices of type `device` have a namespace of their own."""
+    return device in _namespaces
+
+
+def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., Any]:
+    """Returns a pure kernel for the attributes of `op`, which takes and returns values in the memory of a device.
+
+    The device's type has a namespace. Errors are those of `made_for`.
+    """
+    there = _namespaces[device.type or CPU]
+    return on_arrays(made_for(op, kernel, there.load()), there.memory(device.index or 0))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:
