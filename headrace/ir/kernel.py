@@ -312,13 +312,17 @@ def has_namespace(device: str) -> bool:
     return device in _namespaces
 
 
+def memory_of(device: DeviceSpec) -> ArrayMemory:
+    """Returns the memory of a device whose type has a namespace."""
+    return _namespaces[device.type or CPU].memory(device.index or 0)
+
+
 def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., Any]:
     """Returns a pure kernel for the attributes of `op`, which takes and returns values in the memory of a device.
 
     The device's type has a namespace. Errors are those of `made_for`.
     """
-    there = _namespaces[device.type or CPU]
-    return on_arrays(made_for(op, kernel, there.load()), there.memory(device.index or 0))
+    return on_arrays(made_for(op, kernel, _namespaces[device.type or CPU].load()), memory_of(device))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:
