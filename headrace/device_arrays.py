@@ -24,6 +24,10 @@ class ArrayMemory(Protocol):
 
     name: str
 
+    @property
+    def namespace(self) -> Any:
+        """Namespace of the array API standard for the arrays."""
+
     def put(self, value: Any) -> Any:
         """Copies an array or scalar of numpy into the memory; returns it as it is if its dtype is not supported."""
 
@@ -123,3 +127,17 @@ def _array(value: Any, memory: ArrayMemory) -> Any:
     """Returns the array in the memory for a value on the host."""
     found = memory.put(value)
     return found.array if type(found) is DeviceArray else found
+
+
+def computed(f: Callable[..., Any], *values: Any) -> Any:
+    """Returns `f(xp, *arrays)`, computed in the memory of the first value.
+
+    Args:
+      f: a function of arrays and of their namespace.
+      values: values on the host or on one device; those on the host are copied there if the first value is there.
+    """
+    first = values[0]
+    if type(first) is DeviceArray:
+        memory = first.memory
+        return on_arrays(lambda *arrays: f(memory.namespace, *arrays), memory)(*values)
+    return f(np, *values)

@@ -33,7 +33,7 @@ from headrace.ir.edit.editor import Editor
 from headrace.ir.edit.lowered_names import name_as_lowered
 from headrace.ir.function import nested_operations
 from headrace.ir.kernel import CPU, has_namespace
-from headrace.ir.notes import CountedResidual, ResidualPush
+from headrace.ir.notes import CountedResidual, OnDevice, ResidualPush
 from headrace.ir.text.dumps import Dumps
 from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.collectives import expand_collectives, expand_named_collectives, is_collective
@@ -322,7 +322,12 @@ def partitioned(environment: Environment, lowered: Lowered, placement: Placement
         found = {op: costs.seconds(op, models[of[op]]) for op in ops}
         if max(found.values(), default=0.0) >= thresholds.LONG_OPERATION:  # else delaying a Recv takes longer
             seconds = found
-    return partition(ops, of, functions=lowered.functions, bfloat16=environment.options.bfloat16, costs=seconds)
+    parts = partition(ops, of, functions=lowered.functions, bfloat16=environment.options.bfloat16, costs=seconds)
+    for name, part in parts.items():
+        if has_namespace(DeviceSpec.from_string(name).type or CPU):
+            for op in (*part.ops, *(o for body in part.called.values() for o in body)):
+                Editor(op.graph).add_note(op, OnDevice(name, tuple(range(len(op.outputs)))))
+    return parts
 
 
 def divided(

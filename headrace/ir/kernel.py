@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from headrace.device_arrays import on_arrays
+from headrace.dtypes import resource
 from headrace.errors import HeadraceError, InvalidArgumentError
-from headrace.ir.notes import NO_NOTES
+from headrace.ir.device import DeviceSpec
+from headrace.ir.notes import NO_NOTES, OnDevice
 from headrace.ir.opdef import op_registry
 from headrace.ir.source import is_ours
 from headrace.records import record
@@ -35,7 +37,6 @@ from headrace.registry import DuplicateError, line_of_caller
 if TYPE_CHECKING:
     from headrace.device_arrays import ArrayMemory
     from headrace.dtypes import DType
-    from headrace.ir.device import DeviceSpec
     from headrace.ir.graph import Operation
     from headrace.ir.notes import Note, Notes
     from headrace.ir.opdef import KernelFactory
@@ -224,9 +225,8 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
     record = op.opdef
     if device != CPU:
         there = _namespaces.get(device)
-        if there is None or not record.xp or record.kernel is None or not there.has(op):
+        if there is None or not record.xp or not there.has(op):
             return None
-        return Kernel("pure", record.kernel)
     if record.kernel is not None:
         return Kernel("pure", record.kernel)
     if record.stateful is not None:
@@ -284,8 +284,11 @@ class _Namespace:
     memory: Callable[[int], ArrayMemory]
 
     def has(self, op: Operation) -> bool:
-        """Whether it has the dtypes of all inputs and outputs."""
-        return all(t.dtype in self.dtypes for t in (*op.inputs, *op.outputs))
+        """Whether it has the dtypes of all inputs and outputs; handles of variables are the host's."""
+        tensors = (*op.inputs, *op.outputs)
+        if op.opdef.kernel is None:
+            return all(t.dtype.base in self.dtypes or t.dtype is resource for t in tensors)
+        return all(t.dtype in self.dtypes for t in tensors)
 
 
 _namespaces: dict[str, _Namespace] = {}  # by device type
@@ -315,6 +318,12 @@ def has_namespace(device: str) -> bool:
 def memory_of(device: DeviceSpec) -> ArrayMemory:
     """Returns the memory of a device whose type has a namespace."""
     return _namespaces[device.type or CPU].memory(device.index or 0)
+
+
+def device_memory(op: Operation) -> ArrayMemory | None:
+    """Returns the memory of the device that computes `op`, if its type has a namespace (`ir.notes.OnDevice`)."""
+    there = op.notes.get(OnDevice)
+    return None if there is None else memory_of(DeviceSpec.from_string(there.device))
 
 
 def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., Any]:

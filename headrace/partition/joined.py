@@ -154,8 +154,7 @@ class _Join:
                 is_there = self.computes(op)
                 if is_there or not op.opdef.facts.shape_only:
                     self._give(edit, op, lambda i, there=is_there: there)  # type: ignore[misc]
-                if is_there:
-                    edit.set_device(op, self._name)
+                edit.set_device(op, self._name if is_there else "")
             elif op.type != "_Arg" and len(op.inputs) > 1:  # only its first input is forwarded
                 self._give(edit, op, lambda i, first=op.inputs[0]: self._is_there(first))  # type: ignore[misc]
             self._note(edit, op)

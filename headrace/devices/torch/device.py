@@ -54,6 +54,11 @@ class TorchMemory:
         self.name = f"{type}:{index}"
         self.place = torch.device("cpu" if type == TORCH else f"cuda:{index}")
 
+    @property
+    def namespace(self) -> Any:
+        """PyTorch's functions of the array API standard."""
+        return _namespace()
+
     def dtype_of(self, array: torch.Tensor) -> np.dtype:
         """Returns numpy's dtype for a tensor."""
         return _NUMPY[array.dtype]
