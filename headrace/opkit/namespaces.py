@@ -66,7 +66,12 @@ def constant(xp: Any, value: Sequence[Any] | float, dtype: DType, like: Any = No
     """Returns an array of numbers that the kernel knows, on the device of the array `like`."""
     if xp is np:
         return np.asarray(value, dtype.numpy)
-    return xp.asarray(value, dtype=dtype_in(xp, dtype), device=None if like is None else like.device)
+    return xp.asarray(value, dtype=dtype_in(xp, dtype), device=device_of(like))
+
+
+def device_of(like: Any) -> Any:
+    """Returns the device of an array of another namespace than numpy; None, the default device, for other objects."""
+    return None if like is None or isinstance(like, (np.ndarray, np.generic)) else like.device
 
 
 def number(xp: Any, value: Any, dtype: DType) -> Any:

@@ -8,6 +8,7 @@ lowest int32 or int64 (for narrower integers: its low bits). Complex numbers los
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -125,8 +126,13 @@ def _cast(xp: Any, src: DType, dst: DType, truncate: bool) -> Callable[[Any], An
         whole, narrow = _cast(xp, src, dtypes.int32, truncate), converter(xp, dst)
         return lambda x: narrow(whole(x))
     if src in COMPLEX and dst not in COMPLEX:
-        real = _to_integer(xp, dst) if dst in INTEGER else converter(xp, dst)
-        return lambda x: real(real_and_imag(xp, x)[0])
+        if dst in INTEGER:
+            whole = _to_integer(xp, dst)
+            return lambda x: whole(real_and_imag(xp, x)[0])
+        if is_standard(xp):
+            convert = converter(xp, dst)
+            return lambda x: convert(xp.real(x))
+        return lambda x: x.real.astype(dst.numpy)  # a copy, not a view of every second number
     if src in FLOATING and dst in INTEGER:
         return _to_integer(xp, dst)
     if truncate and src in (dtypes.float32, dtypes.float64) and _MANTISSA.get(dst, 99) < _MANTISSA[src]:
@@ -263,7 +269,7 @@ def _check_kernel(signed: bool) -> Any:
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         message = attrs["message"]
-        every, some = (np.ndarray.all, np.ndarray.any) if xp is np else (xp.all, xp.any)
+        every, some = map(operator.methodcaller, ("all", "any")) if xp is np else (xp.all, xp.any)
 
         def kernel(x: Any) -> Any:
             if not every(xp.isfinite(x)):
