@@ -16,6 +16,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
+from headrace.opkit.namespaces import integers
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -193,7 +194,7 @@ def dims(values: Any) -> tuple[int, ...]:
     """
     if values.ndim != 1:
         raise ValueError(f"expected a vector of integers, got the shape {shapes.show(values.shape)}")
-    return tuple(values.tolist())
+    return integers(values)
 
 
 def scalar(x: Any, name: str) -> Any:
