@@ -29,6 +29,8 @@ def plain(length: int) -> Axis:
 
 def full(xp: Any, shape: Sequence[int], value: Any, like: Any) -> Any:
     """Returns an array of equal elements with the dtype and on the device of the array `like`."""
+    if not value:
+        return xp.zeros(tuple(shape), dtype=like.dtype, device=like.device)
     return xp.full(tuple(shape), value, dtype=like.dtype, device=like.device)
 
 
