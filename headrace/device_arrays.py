@@ -134,6 +134,18 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory) -> Callable[..., Any]:
     return call
 
 
+def hosted(f: Callable[..., Any], memory: ArrayMemory | None) -> Callable[..., Any]:
+    """Returns a function of values in a memory that calls `f`, a kernel with one output, on the host.
+
+    Args:
+      f: the kernel.
+      memory: the memory of its result; None: the host.
+    """
+    if memory is None:
+        return f
+    return lambda *values: memory.put(f(*map(to_host, values)))
+
+
 def _array(value: Any, memory: ArrayMemory) -> Any:
     """Returns the array in the memory for a value on the host."""
     found = memory.put(value)
