@@ -74,10 +74,10 @@ class _Join:
 
     def computes(self, op: Operation) -> bool:
         """Whether the device computes an operation that owns no graph."""
+        if op.opdef.facts.forwards is not None and op.opdef.is_pure:  # no kernel is called
+            return op.inputs[0] in self._on_device
         if self._where.get(op) != self._name or op.type in ("_Arg", "_Retval") or _is_constant(op):
             return False
-        if op.opdef.facts.forwards is not None and op.opdef.is_pure:
-            return op.inputs[0] in self._on_device
         tensors = (*op.inputs, *op.outputs)
         if op.opdef.is_pure and tensors and all(map(_is_small, op.outputs)):
             is_light = op.opdef.facts.shape_only or all(map(_is_small, op.inputs))
