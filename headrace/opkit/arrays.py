@@ -1,7 +1,8 @@
 """Helpers of kernels and shape rules: size limits, handles at rank 0, axes, known integers.
 
 Kernels that move elements work for every dtype. Two kinds of dtypes need care. Strings are always arrays, so a kernel
-indexes them with a trailing `...`. Resources and variants are bare objects at rank 0, which `boxed` converts.
+indexes them with a trailing `...`. Resources and variants are bare objects at rank 0, which `boxed` converts. Both are
+arrays of numpy in every namespace.
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
+from headrace.opkit.namespaces import dtype_in
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.infer import Inference
-    from headrace.ir.opdef import Case, KernelFactory, Sample
+    from headrace.ir.opdef import Case, Sample
     from headrace.shapes import Dim, Shape
 
 HANDLES = frozenset({dtypes.resource, dtypes.variant})
@@ -60,8 +62,14 @@ def _show(shape: Sequence[int]) -> str:
     return shapes.show(tuple(shape))
 
 
-def zeros(xp: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+def zeros(xp: Any, shape: tuple[int, ...], dtype: DType, like: Any = None) -> Any:
     """Returns a writable array of zeros; of empty strings; or of None for handles.
+
+    Args:
+      xp: the array namespace.
+      shape: the shape.
+      dtype: the dtype.
+      like: an array on the device for the zeros.
 
     Raises:
       InvalidArgumentError, ResourceExhaustedError: see `check_size`.
@@ -69,21 +77,55 @@ def zeros(xp: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     check_size(shape, dtype)
     if dtype in dtypes.OBJECT:
         return np.full(shape, b"" if dtype is dtypes.string else None, object)
-    return xp.zeros(shape, dtype.numpy)
+    if xp is np:
+        return np.zeros(shape, dtype.numpy)
+    return xp.zeros(shape, dtype=dtype_in(xp, dtype), **placed(xp, like))
 
 
-def boxed(factory: KernelFactory) -> KernelFactory:
+def placed(xp: Any, like: Any) -> dict[str, Any]:
+    """Returns the arguments that make a new array on the device of the array `like`; none for numpy."""
+    return {} if xp is np or like is None else {"device": like.device}
+
+
+def copied(xp: Any, x: Any) -> Any:
+    """Returns a writable copy of an array."""
+    return np.array(x) if xp is np else xp.asarray(x, copy=True)
+
+
+def listed(x: Any) -> Any:
+    """Returns a small array of integers or bools as nested lists of Python numbers; one number for a scalar."""
+    if hasattr(x, "tolist"):  # outside of the standard, but with one transfer from a device
+        return x.tolist()
+    if not x.ndim:
+        return int(x)
+    return [listed(x[i, ...]) for i in range(x.shape[0])]
+
+
+def reshaper(xp: Any) -> Callable[[Any, tuple[int, ...]], Any]:
+    """Returns the function `(x, shape)` that reshapes arrays; numpy's method is faster than its function."""
+    return (lambda x, shape: x.reshape(shape)) if xp is np else xp.reshape
+
+
+def permuter(xp: Any) -> Callable[[Any, tuple[int, ...]], Any]:
+    """Returns the function `(x, axes)` that permutes axes; numpy's method is faster than its function."""
+    return (lambda x, axes: x.transpose(axes)) if xp is np else xp.permute_dims
+
+
+def boxed(factory: Callable[..., Any]) -> Callable[..., Any]:
     """Adapts a kernel factory for arrays to resources and variants, whose scalars are bare objects.
 
-    The element type is the attribute `T`, `Tparams` or `dtype`.
+    The factory is `(xp, attrs)` or `(attrs)`; for handles `xp` is always numpy. The element type is the attribute `T`,
+    `Tparams` or `dtype`.
     """
 
     @functools.wraps(factory)
-    def make(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
-        kernel = factory(xp, attrs)
+    def make(*context: Any) -> Callable[..., Any]:
+        *namespace, attrs = context
         element = next((attrs[a] for a in ("T", "Tparams", "dtype") if a in attrs), None)
         if element not in HANDLES:
-            return kernel
+            made: Callable[..., Any] = factory(*context)
+            return made
+        kernel = factory(*[np for _ in namespace], attrs)
 
         def on_objects(*args: Any) -> Any:
             out = kernel(*map(_box, args))
@@ -186,14 +228,14 @@ def vector_of_unknowns(c: Inference, shape: Shape) -> Shape:
 
 
 def dims(values: Any) -> tuple[int, ...]:
-    """Returns the elements of an integer vector as a tuple.
+    """Returns the elements of an integer vector, an array of any namespace, as a tuple.
 
     Raises:
       ValueError: `values` has another rank.
     """
     if values.ndim != 1:
         raise ValueError(f"expected a vector of integers, got the shape {shapes.show(values.shape)}")
-    return tuple(values.tolist())
+    return tuple(values.tolist() if isinstance(values, np.ndarray) else listed(values))
 
 
 def scalar(x: Any, name: str) -> Any:
@@ -207,7 +249,7 @@ def scalar(x: Any, name: str) -> Any:
     if x.ndim == 0:
         return x
     if x.shape == (1,):
-        return x.reshape(())
+        return x[0, ...]
     raise InvalidArgumentError(f"{name} must be a scalar, got shape {shapes.show(x.shape)}")
 
 

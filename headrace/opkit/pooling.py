@@ -2,6 +2,9 @@
 
 The data layout needs no transposition: windows have one element along the axes that are not pooled, and such axes cost
 nothing.
+
+The functions compute with arrays of any namespace of the array API standard. Those of numpy have their own ways, which
+write into memory that they have already.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from headrace import thresholds
+from headrace.dtypes import from_numpy
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.memo import cached
+from headrace.opkit import window_arrays
 from headrace.opkit.arrays import dims
-from headrace.opkit.kernel_library import KernelLibrary, kernel_library
+from headrace.opkit.namespaces import constant
 from headrace.opkit.windows import Axis, Sliding, sliding
 from headrace.shapes import merge, show, with_rank
 
@@ -76,8 +81,18 @@ def expect(what: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
 # *** Reductions of the windows of an array, one axis after the other ***
 
 
-def reduced(f: Any, x: Array, axes: Axes, start: Any) -> Array:
-    """Reduces each window by the ufunc `f`; `start` is the result for padding alone."""
+def reduced(f: Any, x: Any, axes: Axes, start: Any, xp: Any = np) -> Any:
+    """Reduces each window by the function `f` of two arrays, numpy's ufunc for its arrays.
+
+    Args:
+      f: the function.
+      x: the array.
+      axes: the windows over all of its axes.
+      start: the result for padding alone, which changes nothing.
+      xp: the namespace.
+    """
+    if xp is not np:
+        return window_arrays.reduced(xp, f, x, axes, start)
     moved = [(i, axis) for i, axis in enumerate(axes) if not axis.is_plain]
     if len(moved) < 2 or x.nbytes <= 2 * thresholds.CACHED_BYTES or not axes[0].is_plain:
         return _reduced(f, x, moved, start)
@@ -114,28 +129,40 @@ def _along(f: Any, x: Array, i: int, axis: Axis, start: Any) -> Array:
     return out
 
 
-def spread(g: Array, axes: Axes) -> Array:
+def spread(g: Any, axes: Axes, xp: Any = np) -> Any:
     """Returns the transpose of sums: for each input element, the sum of its windows' values.
 
     Args:
       g: the values of the windows.
       axes: the windows over each axis.
+      xp: the namespace.
     """
     for i, axis in reversed(list(enumerate(axes))):
         if not axis.is_plain:
             before = (slice(None),) * i
-            out = np.zeros((*g.shape[:i], axis.length, *g.shape[i + 1 :]), g.dtype)
+            out = window_arrays.full(xp, (*g.shape[:i], axis.length, *g.shape[i + 1 :]), 0, g)
             for windows, elements in (axis.tap(k) for k in range(axis.size)):
-                out[*before, elements] += g[*before, windows]
+                out[*before, elements, ...] += g[*before, windows, ...]
             g = out
     return g
 
 
-def counts(axes: Axes, dtype: np.dtype) -> Any:
+def counts(axes: Axes, dtype: np.dtype, xp: Any = np, like: Any = None) -> Any:
     """Returns the number of elements of each window without padding.
 
     The result broadcasts to the shape of the pooling's result.
+
+    Args:
+      axes: the windows over all axes.
+      dtype: the dtype of the result, as numpy's.
+      xp: the namespace.
+      like: an array on the device of the result.
     """
+    found = _counts(axes, dtype)
+    return found if xp is np else constant(xp, found.tolist(), from_numpy(dtype), like)
+
+
+def _counts(axes: Axes, dtype: np.dtype) -> Any:
     found: Any = dtype.type(1)
     for i, axis in enumerate(axes):
         if axis.is_inside:
@@ -210,14 +237,14 @@ def grad_shape(result: int, others: tuple[int, int]) -> Any:
     return rule
 
 
-def pooling(type: str, make: Callable[[DType, KernelLibrary], Callable[..., Array]]) -> Any:
-    """Returns a kernel factory; `make(dtype, library)` returns a function of `Sliding`, ksize and arrays.
+def pooling(type: str, make: Callable[[DType, Any], Callable[..., Any]]) -> Any:
+    """Returns a kernel factory; `make(dtype, xp)` returns a function of `Sliding`, ksize and arrays.
 
     ksize and strides are attributes, or the last two inputs.
     """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        compute = make(attrs["T"], kernel_library(xp))
+        compute = make(attrs["T"], xp)
         if "ksize" in attrs:
             return functools.partial(compute, sliding(type, attrs), tuple(attrs["ksize"]))
 

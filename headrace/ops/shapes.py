@@ -31,10 +31,13 @@ from headrace.opkit.arrays import (
     boxed,
     check_size,
     dims,
+    listed,
+    reshaper,
     shape_from,
     single,
     values_only,
     vector_of_unknowns,
+    zeros,
 )
 from headrace.opkit.batch_node import SameForAll
 from headrace.opkit.batch_rules import shifting_axes
@@ -48,6 +51,7 @@ from headrace.opkit.batch_shapes import (
     squeeze,
 )
 from headrace.opkit.jvp_rules import linear, passed
+from headrace.opkit.namespaces import constant
 from headrace.opkit.shape_rules import scalars
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -58,14 +62,15 @@ _INDEX = type_attr(INDEX, dtypes.int32)
 # *** shapes of the inputs ***
 
 
-def _fits(numbers: Any, dtype: DType) -> np.ndarray:
-    """The integers as an array of `dtype`.
+def _fits(xp: Any, numbers: Any, dtype: DType, like: Any) -> Any:
+    """The integers as an array of `dtype`, on the device of the array `like`.
 
     Raises:
       InvalidArgumentError: an integer is too large for `dtype`.
     """
     try:
-        return np.array(numbers, dtype.numpy)
+        here = np.array(numbers, dtype.numpy)
+        return here if xp is np else constant(xp, here.tolist(), dtype, like)
     except OverflowError:
         raise InvalidArgumentError(
             f"Number of elements was larger than representable by 32-bit output type: {numbers}; use out_type=int64"
@@ -74,12 +79,25 @@ def _fits(numbers: Any, dtype: DType) -> np.ndarray:
 
 def _shape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     out = attrs["out_type"]
-    return lambda x: _fits(x.shape, out)
+    return lambda x: _fits(xp, x.shape, out, x)
 
 
 def _shape_n_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     out = attrs["out_type"]
-    return single(lambda *xs: tuple(_fits(x.shape, out) for x in xs), attrs["N"])
+    return single(lambda *xs: tuple(_fits(xp, x.shape, out, x) for x in xs), attrs["N"])
+
+
+def _size_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    out = attrs["out_type"]
+    if xp is np:
+        return lambda x: _fits(xp, x.size, out, x)[()]
+    return lambda x: _fits(xp, math.prod(x.shape), out, x)
+
+
+def _rank_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    if xp is np:
+        return lambda x: np.int32(x.ndim)
+    return lambda x: constant(xp, x.ndim, dtypes.int32, x)
 
 
 def _rank_of(shape: Shape) -> Shape:
@@ -103,6 +121,7 @@ op(
     {"T": type_attr(), "out_type": _INDEX},
     shape=lambda c: [_rank_of(c.shapes[0])],
     kernel=boxed(_shape_kernel),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=SameForAll(shape_of_example),
     facts=Facts(shape_only=True, total=()),
@@ -118,6 +137,7 @@ op(
     {"N": int_attr(minimum=1), "T": type_attr(), "out_type": _INDEX},
     shape=lambda c: [_rank_of(s) for s in c.shapes],
     kernel=boxed(_shape_n_kernel),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=SameForAll(shape_of_example),
     facts=Facts(shape_only=True, total=()),
@@ -131,7 +151,8 @@ op(
     "output: out_type",
     {"T": type_attr(), "out_type": _INDEX},
     shape=scalars,
-    kernel=boxed(lambda xp, attrs: lambda x: _fits(x.size, attrs["out_type"])[()]),
+    kernel=boxed(_size_kernel),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=SameForAll(size_of_example),
     facts=Facts(shape_only=True, total=()),
@@ -146,7 +167,8 @@ op(
     "output: int32",
     {"T": type_attr()},
     shape=scalars,
-    kernel=boxed(lambda xp, attrs: lambda x: np.int32(x.ndim)),
+    kernel=boxed(_rank_kernel),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=SameForAll(rank_of_example),
     facts=Facts(shape_only=True, total=()),
@@ -196,19 +218,22 @@ def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, shape: Any) -> Any:
         if shape.ndim > 1:
             raise InvalidArgumentError(f"sizes input must be 1-D, not {shapes.show(shape.shape)}")
-        wanted = shape.tolist() if shape.ndim else [int(shape)]  # a scalar is accepted as a vector of one element
+        if not shape.ndim:
+            wanted = [int(shape)]  # a scalar is accepted as a vector of one element
+        else:
+            wanted = shape.tolist() if xp is np else listed(shape)
         try:
-            if not wanted or min(wanted) >= -1:  # numpy infers the size for any negative number
+            if xp is np and (not wanted or min(wanted) >= -1):  # numpy infers the size for any negative number
                 return x.reshape(wanted)
         except ValueError:
             pass
-        return x.reshape(_fitting(x, wanted))
+        return xp.reshape(x, _fitting(x.shape, wanted))
 
     return kernel
 
 
-def _fitting(x: Any, wanted: list[int]) -> list[int]:
-    """The shape that `wanted` stands for, if numpy rejects it.
+def _fitting(shape: tuple[int, ...], wanted: list[int]) -> tuple[int, ...]:
+    """The shape that `wanted` stands for, of an array of the shape `shape`.
 
     Raises:
       InvalidArgumentError: the shape does not fit the elements.
@@ -219,15 +244,19 @@ def _fitting(x: Any, wanted: list[int]) -> list[int]:
         raise InvalidArgumentError(f"Size {bad[0]} must be non-negative, not {wanted[bad[0]]}")
     if len(free) > 1:
         raise InvalidArgumentError(f"Only one input size may be -1, not both {free[0]} and {free[1]}")
-    if free and 0 in wanted and not x.size:
+    size, n = math.prod(shape), math.prod(d for d in wanted if d != -1)
+    left = -1  # the size for -1
+    if free and n and not size % n:
+        left = size // n
+    elif free and not n and not size:
         # any size fits an empty tensor: TensorFlow infers it from the dimensions that are not 0
-        left = math.prod(d for d in x.shape if d) // math.prod(d for d in wanted if d > 0)
-        return [left if d == -1 else d for d in wanted]
-    n = math.prod(d for d in wanted if d != -1)
-    needs = f"requires a multiple of {n}" if free and n else f"has {n}"
-    raise InvalidArgumentError(
-        f"Input to reshape is a tensor with {x.size} values, but the requested shape {wanted} {needs}"
-    )
+        left = math.prod(d for d in shape if d) // math.prod(d for d in wanted if d > 0)
+    elif free or n != size:
+        needs = f"requires a multiple of {n}" if free and n else f"has {n}"
+        raise InvalidArgumentError(
+            f"Input to reshape is a tensor with {size} values, but the requested shape {wanted} {needs}"
+        )
+    return tuple([left if d == -1 else d for d in wanted])
 
 
 @values_only
@@ -248,6 +277,7 @@ op(
     {"T": type_attr(), "Tshape": _INDEX},
     shape=_reshape_shape,
     kernel=boxed(_reshape_kernel),
+    xp=True,
     grad=_back_to_input,
     jvp=linear("tensor"),
     batch=reshape,
@@ -275,15 +305,15 @@ def _expand_shape(c: Inference) -> Sequence[Shape]:
 
 def _expand_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, dim: Any) -> Any:
-        if dim.size != 1:
+        if dim.ndim and math.prod(dim.shape) != 1:
             raise InvalidArgumentError(f"'dim' must have a single value, got shape {shapes.show(dim.shape)}")
         old = x.shape
-        at = int(dim) if dim.ndim == 0 else int(dim.item())
+        at = int(dim) if dim.ndim == 0 else int(xp.reshape(dim, ()))
         n = len(old) + 1
         if not -n <= at < n:
             raise InvalidArgumentError(f"Tried to expand dim index {at} for tensor with {n - 1} dimensions.")
         at %= n
-        return x.reshape((*old[:at], 1, *old[at:]))
+        return x.reshape((*old[:at], 1, *old[at:])) if xp is np else xp.expand_dims(x, axis=at)
 
     return kernel
 
@@ -305,6 +335,7 @@ op(
     {"T": type_attr(), "Tdim": _INDEX},
     shape=_expand_shape,
     kernel=boxed(_expand_kernel),
+    xp=True,
     grad=_back_to_input,
     jvp=linear("input"),
     batch=shifting_axes(1, 0),
@@ -341,9 +372,9 @@ def _squeeze_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _squeeze_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    wanted = attrs["squeeze_dims"]
+    wanted, reshape = attrs["squeeze_dims"], reshaper(xp)
     if not wanted:
-        return lambda x: x.reshape([d for d in x.shape if d != 1])
+        return lambda x: reshape(x, tuple([d for d in x.shape if d != 1]))
 
     def kernel(x: Any) -> Any:
         old = x.shape
@@ -351,7 +382,7 @@ def _squeeze_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for i in gone:
             if old[i] != 1:
                 raise InvalidArgumentError(f"Can not squeeze dim[{i}], expected a dimension of 1, got {old[i]}")
-        return x.reshape([d for i, d in enumerate(old) if i not in gone])
+        return reshape(x, tuple([d for i, d in enumerate(old) if i not in gone]))
 
     return kernel
 
@@ -373,6 +404,7 @@ op(
     {"T": type_attr(), "squeeze_dims": list_attr("int", ())},
     shape=_squeeze_shape,
     kernel=boxed(_squeeze_kernel),
+    xp=True,
     grad=_back_to_input,
     jvp=linear("input"),
     batch=squeeze,
@@ -406,6 +438,7 @@ op(
     {"shape": shape_attr(), "T": type_attr()},
     shape=lambda c: [shapes.merge(c.shapes[0], c.attrs["shape"])],
     kernel=boxed(_ensure_kernel),
+    xp=True,
     grad=lambda b, n, dy: [dy],
     jvp=passed,
     batch=ensure_shape,
@@ -450,7 +483,11 @@ def _broadcast_to_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"Rank of input ({x.ndim}) must be no greater than rank of output shape ({len(wanted)})."
             )
         try:
-            return x if x.shape == wanted else xp.broadcast_to(x, wanted)
+            if x.shape == wanted:
+                return x
+            if xp is not np:  # whose functions raise errors of other classes
+                shapes.merge(shapes.broadcast(x.shape, wanted), wanted)
+            return xp.broadcast_to(x, wanted)
         except ValueError:
             raise InvalidArgumentError(
                 f"Incompatible shapes: {shapes.show(x.shape)} vs. {shapes.show(wanted)}"
@@ -481,6 +518,7 @@ op(
     {"T": type_attr(), "Tidx": _INDEX},
     shape=_broadcast_to_shape,
     kernel=boxed(_broadcast_to_kernel),
+    xp=True,
     form=forms.broadcast,
     grad=_broadcast_to_grad,
     jvp=linear("input"),
@@ -497,11 +535,16 @@ def _broadcast_args_shape(c: Inference) -> Sequence[Shape]:
     return [(None if n is None or m is None else max(n, m),)]
 
 
-def _broadcast_args(x: Any, y: Any) -> Any:
-    try:
-        return np.array(shapes.broadcast(dims(x), dims(y)), x.dtype)
-    except ValueError as e:
-        raise InvalidArgumentError(f"Incompatible shapes for broadcasting: {e}") from None
+def _broadcast_args_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["T"]
+
+    def kernel(x: Any, y: Any) -> Any:
+        try:
+            return constant(xp, shapes.broadcast(dims(x), dims(y)) or (), dtype, x)
+        except ValueError as e:
+            raise InvalidArgumentError(f"Incompatible shapes for broadcasting: {e}") from None
+
+    return kernel
 
 
 op(
@@ -510,7 +553,8 @@ op(
     "r0: T",
     {"T": _INDEX},
     shape=_broadcast_args_shape,
-    kernel=lambda xp, attrs: _broadcast_args,
+    kernel=_broadcast_args_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     shape_value=lambda c: shapes.broadcast(c.shape_value(0), c.shape_value(1)),
     oracle=lambda a, b: np.array(np.broadcast_shapes(tuple(a), tuple(b)), a.dtype),
@@ -529,7 +573,7 @@ def _unravel_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _unravel_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    index = attrs["Tidx"].numpy
+    index = attrs["Tidx"]
 
     def kernel(indices: Any, shape: Any) -> Any:
         if indices.ndim > 1 or shape.ndim != 1:
@@ -537,20 +581,23 @@ def _unravel_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 "The indices can only be scalar or vector, and dims a vector: got shapes "
                 f"{shapes.show(indices.shape)} and {shapes.show(shape.shape)}"
             )
-        sizes = shape.tolist()
+        sizes = listed(shape)
         for i, d in enumerate(sizes):
             if d <= 0:
                 kind = "be negative" if d < 0 else "contain a dim of zero"
                 raise InvalidArgumentError(f"Input dims cannot {kind}. Got dim = {d} at index {i}")
-        if not indices.size:
+        if 0 in indices.shape:
             raise InvalidArgumentError("received empty tensor indices")
-        if math.prod(sizes) > np.iinfo(index).max:
+        if math.prod(sizes) > np.iinfo(index.numpy).max:
             raise InvalidArgumentError(f"Input dims product is causing integer overflow: {sizes}")
-        if indices.min() < 0 or indices.max() >= math.prod(sizes):
-            raise InvalidArgumentError(f"index is out of bound as with dims {sizes}: got {indices.tolist()}")
+        if xp.min(indices) < 0 or xp.max(indices) >= math.prod(sizes):
+            raise InvalidArgumentError(f"index is out of bound as with dims {sizes}: got {listed(indices)}")
         if not sizes:  # numpy gives no coordinates an empty shape
-            return np.zeros((0, *indices.shape), index)
-        return np.array(np.unravel_index(indices, sizes), index)
+            return zeros(xp, (0, *indices.shape), index, indices)
+        if xp is np:
+            return np.array(np.unravel_index(indices, sizes), index.numpy)
+        steps = [math.prod(sizes[k + 1 :]) for k in range(len(sizes))]
+        return xp.stack([indices // step % d for step, d in zip(steps, sizes, strict=True)])
 
     return kernel
 
@@ -568,6 +615,7 @@ op(
     {"Tidx": _INDEX},
     shape=_unravel_shape,
     kernel=_unravel_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     oracle=_unravelled,
     sample=lambda rng, dtype: [

@@ -124,7 +124,7 @@ def _vector(values: Sequence[Any], t: Any, length: int) -> Array:
 def _suppression(version: int) -> Any:
     """The kernel of NonMaxSuppression and its versions, which have ever more inputs and outputs."""
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         t = attrs.get("T", float32).numpy
         lowest = np.finfo(t).min
 
@@ -161,7 +161,7 @@ def _suppression(version: int) -> Any:
     return factory
 
 
-def _by_overlaps(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _by_overlaps(attrs: Mapping[str, Any]) -> Any:
     def kernel(overlaps: Array, scores: Array, most: Any, threshold: Any, least: Any) -> Array:
         _require_scalars({"max_output_size": most, "overlap_threshold": threshold, "score_threshold": least})
         if overlaps.ndim != 2:
@@ -177,7 +177,7 @@ def _by_overlaps(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _combined(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _combined(attrs: Mapping[str, Any]) -> Any:
     pad_per_class, clip = attrs["pad_per_class"], attrs["clip_boxes"]
 
     def kernel(boxes: Array, scores: Array, per_class: Any, total: Any, threshold: Any, least: Any) -> Any:
@@ -301,7 +301,7 @@ _COLORS = np.array(
 )
 
 
-def _draw_boxes(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _draw_boxes(attrs: Mapping[str, Any]) -> Any:
     def kernel(images: Array, boxes: Array, colors: Any = None) -> Array:
         if images.ndim != 4:
             raise InvalidArgumentError(f"The rank of the images should be 4, got shape {show(images.shape)}")
@@ -540,6 +540,7 @@ for _version, _thresholds, _outs, _attrs, _doc in (
         _attrs,
         shape=_suppressed_shape,
         kernel=_suppression(_version),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=_FACTS,
         oracle=_suppression_oracle(_version),
@@ -553,6 +554,7 @@ op(
     "selected_indices: int32",
     shape=_suppressed_shape,
     kernel=_by_overlaps,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     oracle=_overlaps_oracle,
@@ -567,6 +569,7 @@ op(
     {"pad_per_class": False, "clip_boxes": True},
     shape=_combined_shape,
     kernel=_combined,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     oracle=_combined_oracle,
@@ -581,6 +584,7 @@ for _suffix, _more, _colored in (("", "", False), ("V2", ", colors: float32", Tr
         {"T": _HALVES},
         shape=_drawn_shape,
         kernel=_draw_boxes,
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         batch=folding(0, 1),
         facts=Facts(cost=flops_per_element(1), fresh=True),

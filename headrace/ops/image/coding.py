@@ -95,7 +95,7 @@ def _check_channels(channels: int, allowed: Sequence[int]) -> None:
 def _simple(type: str, allowed: Sequence[int]) -> Any:
     """The kernel of an op for one format."""
 
-    def factory(xp: Any, attrs: Attrs) -> Callable[..., Any]:
+    def factory(attrs: Attrs) -> Callable[..., Any]:
         channels, bits = attrs.get("channels", 0), 16 if attrs.get("dtype") is uint16 else 8
         _check_channels(channels, allowed)
 
@@ -121,7 +121,7 @@ def _converted(pixels: np.ndarray, dtype: Any) -> np.ndarray:
     return pixels
 
 
-def _gif_kernel(xp: Any, attrs: Attrs) -> Callable[..., Any]:
+def _gif_kernel(attrs: Attrs) -> Callable[..., Any]:
     def kernel(contents: Any) -> np.ndarray:
         data = _bytes(contents)
         pixels = _decoded(data, "DecodeGif", 3 if formats.kind_of(data) != "BMP" else 0, 8)
@@ -130,7 +130,7 @@ def _gif_kernel(xp: Any, attrs: Attrs) -> Callable[..., Any]:
     return kernel
 
 
-def _image_kernel(xp: Any, attrs: Attrs) -> Callable[..., Any]:
+def _image_kernel(attrs: Attrs) -> Callable[..., Any]:
     channels, dtype, animates = attrs["channels"], attrs["dtype"], attrs["expand_animations"]
     _check_channels(channels, (0, 1, 3, 4))
 
@@ -143,7 +143,7 @@ def _image_kernel(xp: Any, attrs: Attrs) -> Callable[..., Any]:
     return kernel
 
 
-def _jpeg_kernel(xp: Any, attrs: Attrs) -> Callable[..., Any]:
+def _jpeg_kernel(attrs: Attrs) -> Callable[..., Any]:
     channels, ratio = attrs["channels"], attrs["ratio"]
     _check_channels(channels, (0, 1, 3))
     if ratio not in (1, 2, 4, 8):
@@ -276,6 +276,7 @@ op(
     {"channels": 0, "dtype": type_attr(frozenset({uint8, uint16}), uint8)},
     shape=_pixels_shape,
     kernel=_simple("DecodePng", (0, 1, 3, 4)),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_DECODES,
     sample=_png_cases,
@@ -302,6 +303,7 @@ op(
     _JPEG,
     shape=_pixels_shape,
     kernel=_jpeg_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_DECODES,
     sample=_jpeg_cases,
@@ -315,6 +317,7 @@ op(
     _JPEG,
     shape=_pixels_shape,
     kernel=_jpeg_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_DECODES,
     sample=_crop_cases,
@@ -327,6 +330,7 @@ op(
     "image: uint8",
     shape=_frames_shape,
     kernel=_gif_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_DECODES,
     sample=lambda rng, dtype: [case(_text(_GIF), want=np.array([[[[255, 0, 0]]]], np.uint8))],
@@ -341,6 +345,7 @@ op(
     {"channels": 0},
     shape=_pixels_shape,
     kernel=_simple("DecodeBmp", (0, 1, 3, 4)),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_DECODES,
     sample=_bmp_cases,
@@ -354,6 +359,7 @@ op(
     {"channels": 0, "dtype": type_attr(frozenset({uint8}), uint8)},
     shape=_webp_shape,
     kernel=_simple("DecodeWebP", (0, 1, 3, 4)),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_DECODES,
     sample=lambda rng, dtype: [case(_text(_WEBP), want=np.array([[[[255, 0, 0]]]], np.uint8))],
@@ -368,6 +374,7 @@ op(
     {"channels": 0, "dtype": type_attr(frozenset({uint8, uint16, float32}), uint8), "expand_animations": True},
     shape=_image_shape,
     kernel=_image_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_DECODES,
     sample=_image_cases,
@@ -390,7 +397,7 @@ def _check_image(image: np.ndarray, channels: Sequence[int], rank: str = "3") ->
         raise InvalidArgumentError(f"image must have pixels, got shape {shapes.show(image.shape)}")
 
 
-def _png_encode(xp: Any, attrs: Attrs) -> Callable[..., Any]:
+def _png_encode(attrs: Attrs) -> Callable[..., Any]:
     compression = attrs["compression"]
     if not -1 <= compression <= 9:
         raise InvalidArgumentError(f"compression should be in [-1, 9], got {compression}")
@@ -408,7 +415,7 @@ def _png_encode(xp: Any, attrs: Attrs) -> Callable[..., Any]:
 _MODES = {"": (1, 3), "grayscale": (1,), "rgb": (3,)}
 
 
-def _jpeg_encode(xp: Any, attrs: Attrs) -> Callable[..., Any]:
+def _jpeg_encode(attrs: Attrs) -> Callable[..., Any]:
     quality, mode = attrs["quality"], attrs["format"]
     _check_quality(quality)
     if attrs["x_density"] <= 0 or attrs["y_density"] <= 0:
@@ -435,7 +442,7 @@ def _check_quality(quality: int) -> None:
         raise InvalidArgumentError(f"quality must be in [0,100], got {quality}")
 
 
-def _jpeg_encode_as_good(xp: Any, attrs: Attrs) -> Callable[..., Any]:
+def _jpeg_encode_as_good(attrs: Attrs) -> Callable[..., Any]:
     def kernel(image: np.ndarray, quality: Any) -> np.ndarray:
         _check_image(image, (1, 3))
         if np.ndim(quality):
@@ -467,6 +474,7 @@ op(
     {"compression": -1, "T": type_attr(frozenset({uint8, uint16}), uint8)},
     shape=_encoded_many_shape,
     kernel=_png_encode,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_ENCODES,
     sample=lambda rng, dtype: [
@@ -492,6 +500,7 @@ op(
     },
     shape=_encoded_shape,
     kernel=_jpeg_encode,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_ENCODES,
     doc="Pixels as the contents of a JPEG file.",
@@ -503,6 +512,7 @@ op(
     "contents: string",
     shape=_encoded_shape,
     kernel=_jpeg_encode_as_good,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_ENCODES,
     doc="Pixels as the contents of a JPEG file of a quality from 0 to 100.",
@@ -510,7 +520,7 @@ op(
 )
 
 
-def _shape_kernel(xp: Any, attrs: Attrs) -> Callable[..., Any]:
+def _shape_kernel(attrs: Attrs) -> Callable[..., Any]:
     wanted = attrs["output_type"].numpy
     return lambda contents: np.array(formats.jpeg_shape(_bytes(contents)), wanted)
 
@@ -522,6 +532,7 @@ op(
     {"output_type": type_attr(frozenset({int32, int64}), int32)},
     shape=lambda c: [(3,)],
     kernel=_shape_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_ENCODES,
     sample=lambda rng, dtype: [

@@ -257,7 +257,8 @@ op(
     "basename: string, shard: int32, num_shards: int32",
     "filename: string",
     shape=lambda c: [()],
-    kernel=lambda xp, attrs: _sharded_filename,
+    kernel=lambda attrs: _sharded_filename,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     sample=lambda rng, dtype: [
         case(np.array(b"m", object), np.int32(1), np.int32(3), want=np.array(b"m-00001-of-00003", object))
@@ -278,7 +279,8 @@ op(
     "basename: string, num_shards: int32",
     "filename: string",
     shape=lambda c: [()],
-    kernel=lambda xp, attrs: _sharded_filespec,
+    kernel=lambda attrs: _sharded_filespec,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     sample=lambda rng, dtype: [
         case(np.array(b"m", object), np.int32(3), want=np.array(b"m-?????-of-00003", object)),

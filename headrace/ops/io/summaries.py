@@ -142,7 +142,7 @@ def _numbered(base: bytes, kind: bytes, n: int, most: int) -> list[bytes]:
     return [b"%s/%s/%d" % (base, kind, i) if most > 1 else b"%s/%s" % (base, kind) for i in range(n)]
 
 
-def _image_kernel(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+def _image_kernel(attrs: Mapping[str, Any]) -> Callable[..., Any]:
     most, given = attrs["max_images"], attrs["bad_color"]
 
     def kernel(tag: Any, x: Any) -> np.ndarray:
@@ -208,7 +208,7 @@ def _audio(most: int, tag: Any, x: Any, rate: float) -> np.ndarray:
     return _result(summaries.sounds(tags, (_wav(s, whole) for s in sounds[: len(tags)]), rate, channels, frames))
 
 
-def _audio_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+def _audio_v2_kernel(attrs: Mapping[str, Any]) -> Callable[..., Any]:
     def kernel(tag: Any, x: Any, sample_rate: Any) -> np.ndarray:
         if sample_rate.size != 1:
             raise InvalidArgumentError(
@@ -228,7 +228,7 @@ def _tensor(x: Any, t: DType) -> bytes:
     return write_tensor(np.asarray(x), t)
 
 
-def _tensor_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+def _tensor_v2_kernel(attrs: Mapping[str, Any]) -> Callable[..., Any]:
     def kernel(tag: Any, x: Any, metadata: Any) -> np.ndarray:
         name, note = _one(tag, "tag"), _one(metadata, "serialized_summary_metadata")
         return _result(summaries.tensor(_tensor(x, attrs["T"]), name, metadata=note))
@@ -364,7 +364,8 @@ op(
     "summary: string",
     {"T": type_attr(REAL)},
     shape=scalars,
-    kernel=lambda xp, attrs: _scalar,
+    kernel=lambda attrs: _scalar,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_scalar_samples,
@@ -376,7 +377,8 @@ op(
     "summary: string",
     {"T": type_attr(REAL, default=float32)},
     shape=scalars,
-    kernel=lambda xp, attrs: _histogram,
+    kernel=lambda attrs: _histogram,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(50)),
     oracle=_histogram_oracle,
@@ -394,6 +396,7 @@ op(
     },
     shape=scalars,
     kernel=_image_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(200), no_fold=True),  # the files' bytes are another library's, not the graph's
     doc="The summary of pictures, as PNG files.",
@@ -405,9 +408,8 @@ op(
     "summary: string",
     {"sample_rate": float_attr(), "max_outputs": int_attr(3, minimum=1)},
     shape=scalars,
-    kernel=lambda xp, attrs: (
-        lambda tag, x: _audio(attrs["max_outputs"], tag, x, float(np.float32(attrs["sample_rate"])))
-    ),
+    kernel=lambda attrs: lambda tag, x: _audio(attrs["max_outputs"], tag, x, float(np.float32(attrs["sample_rate"]))),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(20)),
     sample=_audio_samples,
@@ -421,6 +423,7 @@ op(
     {"max_outputs": int_attr(3, minimum=1)},
     shape=scalars,
     kernel=_audio_v2_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(20)),
     sample=_audio_v2_samples,
@@ -450,6 +453,7 @@ op(
     {"T": type_attr()},
     shape=scalars,
     kernel=_tensor_v2_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_tensor_v2_samples,
@@ -462,7 +466,8 @@ op(
     "summary: string",
     {"N": int_attr(minimum=1)},
     shape=scalars,
-    kernel=lambda xp, attrs: _merge,
+    kernel=lambda attrs: _merge,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_merge_samples,

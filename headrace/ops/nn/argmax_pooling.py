@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from headrace.dtypes import INDEX, REAL, DType, int64
+from headrace.dtypes import INDEX, INTEGER, REAL, DType, float32, int64
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, flops_per_input, list_attr, op, string_attr, type_attr
 from headrace.opkit.arrays import check_size
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, dtype_in
 from headrace.opkit.pooling import axes_of, counted, expect, pooled_shape, reduced
+from headrace.opkit.row_sums import row_sums
 from headrace.opkit.testing.window_samples import pool_samples, pool_windows, pooled
+from headrace.opkit.window_arrays import put, size
 from headrace.opkit.windows import Axis, Sliding, sliding
-from headrace.ops.nn.greatest import equal_or_nan, first_hits, lowest, with_first_nans
+from headrace.ops.nn.greatest import first_hits, lowest, with_first_nans
 from headrace.shapes import Shape, show, with_rank
 
 Array: TypeAlias = np.ndarray
@@ -40,52 +44,53 @@ def _axes(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
 # *** Kernels ***
 
 
-def _numbers(x: tuple[int, ...], elements: Sequence[slice], include_batch: bool) -> Any:
-    """Flat indices of the elements in these slices of an array of shape `x`.
+def _numbers(xp: Any, x: Any, elements: Sequence[slice], include_batch: bool, t: DType) -> Any:
+    """Flat indices of the elements in these slices of the array `x`, as numbers of the dtype `t`.
 
     The result broadcasts to the shape of the slices.
     """
     parts = []
-    for i in range(0 if include_batch else 1, len(x)):
-        numbers = np.arange(x[i], dtype=np.int64)[elements[i]] * math.prod(x[i + 1 :])
-        parts.append(numbers.reshape(-1, *[1] * (len(x) - 1 - i)))
-    return functools.reduce(np.add, parts)
+    for i in range(0 if include_batch else 1, x.ndim):
+        numbers = xp.arange(x.shape[i], dtype=dtype_in(xp, int64), device=x.device)[elements[i]]
+        parts.append(xp.reshape(numbers * math.prod(x.shape[i + 1 :]), (-1, *[1] * (x.ndim - 1 - i))))
+    return converter(xp, t)(functools.reduce(operator.add, parts))
 
 
 def _pool_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     s, ksize, t = sliding("MaxPoolWithArgmax", attrs), tuple(attrs["ksize"]), attrs["T"]
-    include_batch, places = attrs["include_batch_in_index"], attrs["Targmax"].numpy
+    include_batch, places = attrs["include_batch_in_index"], attrs["Targmax"]
+    is_real, to_places = t not in INTEGER, dtype_in(xp, places)
+    widen, narrow = converter(xp, float32 if t in HALF else t), converter(xp, t)
 
     def kernel(x: Array) -> tuple[Array, Array]:
         axes = _axes(s, x.shape, ksize)
-        if not x.size:
+        if not size(x):
             raise InvalidArgumentError(f"tensor_in must not be empty, got {show(x.shape)}")
         check_size(counted(axes), int64)
-        wide = x.astype(np.float32) if t in HALF else x
-        same: Any
-        if wide.dtype.kind in "iu":
-            y, same = reduced(np.maximum, wide, axes, lowest(t)), np.equal
-        else:
-            y, same = with_first_nans(wide, axes), equal_or_nan
-        argmax = np.zeros(y.shape, places)
-        for windows, elements, hit in first_hits(wide, y, axes, same):
-            np.copyto(argmax[*windows], _numbers(x.shape, elements, include_batch), casting="unsafe", where=hit)
-        return y.astype(t.numpy, copy=False), argmax
+        wide = widen(x)
+        y = with_first_nans(wide, axes, xp) if is_real else reduced(xp.maximum, wide, axes, lowest(t), xp)
+        argmax = xp.zeros(y.shape, dtype=to_places, device=x.device)
+        for windows, elements, hit in first_hits(xp, wide, y, axes, is_real):
+            put(xp, argmax, windows, _numbers(xp, x, elements, include_batch, places), hit)
+        return narrow(y), argmax
 
     return kernel
 
 
-def _flat(type: str, argmax: Array, x: tuple[int, ...], include_batch: bool) -> Array:
+def _flat(xp: Any, type: str, argmax: Any, x: tuple[int, ...], include_batch: bool) -> Any:
     """The places, as numbers of elements of the whole array `x`."""
     image = math.prod(x[1:])
     limit = image * x[0] if include_batch else image
-    if argmax.size and not (argmax.min() >= 0 and argmax.max() < limit):
+    first, last = (int(xp.min(argmax)), int(xp.max(argmax))) if size(argmax) else (0, -1)
+    if not (first >= 0 and last < limit):
         raise InvalidArgumentError(
-            f"{type}: argmax has places from {argmax.min()} to {argmax.max()}, which must be in [0, {limit}), "
-            f"for the input {show(x)}"
+            f"{type}: argmax has places from {first} to {last}, which must be in [0, {limit}), for the input {show(x)}"
         )
-    places = argmax.astype(np.int64)
-    return places if include_batch else places + np.arange(x[0]).reshape(-1, 1, 1, 1) * image
+    places = converter(xp, int64)(argmax)
+    if include_batch:
+        return places
+    batch = xp.arange(x[0], dtype=places.dtype, device=argmax.device)
+    return places + xp.reshape(batch, (-1, 1, 1, 1)) * image
 
 
 def _grad_kernel(type: str, back: bool) -> Any:
@@ -97,17 +102,17 @@ def _grad_kernel(type: str, back: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         s, ksize, include_batch = sliding(type, attrs), tuple(attrs["ksize"]), attrs["include_batch_in_index"]
         t: DType = attrs["T"]
+        widen, narrow = converter(xp, float32 if t in HALF else t), converter(xp, t)
 
         def kernel(x: Array, g: Array, argmax: Array) -> Array:
             y = counted(_axes(s, x.shape, ksize))
             expect("grad", g.shape, y if back else x.shape)
             expect("argmax", argmax.shape, y)
-            places = _flat(type, argmax, x.shape, include_batch)
+            places = xp.reshape(_flat(xp, type, argmax, x.shape, include_batch), (-1,))
             if not back:
-                return g.reshape(-1)[places]
-            dx = np.zeros(x.size, np.float32 if t in HALF else t.numpy)
-            np.add.at(dx, places.reshape(-1), g.reshape(-1).astype(dx.dtype, copy=False))
-            return dx.astype(t.numpy, copy=False).reshape(x.shape)
+                return xp.reshape(xp.take(xp.reshape(g, (-1,)), places, axis=0), argmax.shape)
+            sums = row_sums(xp, widen(xp.reshape(g, (-1,))), places, size(x))
+            return xp.reshape(narrow(sums), x.shape)
 
         return kernel
 
@@ -232,6 +237,7 @@ op(
     {"T": REAL, "Targmax": type_attr(INDEX, int64)} | _SHARED,
     shape=_pool_shape,
     kernel=_pool_kernel,
+    xp=True,
     grad=lambda b, n, dy, d_argmax: [None if dy is None else _back(b, n, dy, n.argmax)],
     jvp=lambda b, n, dx: [_there(b, n, n.input, dx, n.argmax), None],
     facts=Facts(cost=_COST),
@@ -265,6 +271,7 @@ for _type, _shape, _is_back, _gradient, _reference, _doc in (
         {"T": REAL, "Targmax": INDEX} | _SHARED,
         shape=_shape,
         kernel=_grad_kernel(_type, _is_back),
+        xp=True,
         grad=_gradient,
         jvp=linear("grad"),
         facts=Facts(cost=_COST, fresh=True),

@@ -21,19 +21,16 @@ from headrace.opkit import batch_windows
 from headrace.opkit.arrays import check_size, shape_from
 from headrace.opkit.arrays import dims as dims_of
 from headrace.opkit.jvp_rules import multilinear
-from headrace.opkit.kernel_library import kernel_library
 from headrace.opkit.windows import Sliding, sliding
 from headrace.ops.nn.conv_samples import drawn, oracle, samples
 from headrace.ops.nn.conv_samples import in_groups as by_groups
 from headrace.ops.nn.convolving import (
-    by_filter,
-    by_input,
     channels_last,
     convolution,
     geometry,
     groups_of,
-    in_groups,
     laid_out,
+    products,
     refuse_others,
 )
 from headrace.ops.nn.window_forms import convolution_form
@@ -102,12 +99,12 @@ def _same_rank(type: str, s: Sliding, **arrays: Array) -> None:
 
 def _kernel(f: _Family) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s, library = sliding(f.conv, attrs), kernel_library(xp)
+        s, of = sliding(f.conv, attrs), products(xp, attrs["T"])
 
         def kernel(x: Array, w: Array) -> Array:
             _same_rank(f.conv, s, input=x, filter=w)
             refuse_others(s, f.error)
-            return convolution(s, x, w, library)
+            return convolution(s, x, w, of)
 
         return kernel
 
@@ -116,7 +113,8 @@ def _kernel(f: _Family) -> Any:
 
 def _by_input_kernel(type: str, f: _Family, like: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s, t, library = sliding(type, _with_layout(attrs)), attrs["T"], kernel_library(xp)
+        s, t = sliding(type, _with_layout(attrs)), attrs["T"]
+        by_input = products(xp, t).by_input
 
         def kernel(shape: Array, w: Array, dy: Array) -> Array:
             _same_rank(type, s, filter=w, out_backprop=dy)
@@ -125,7 +123,7 @@ def _by_input_kernel(type: str, f: _Family, like: bool) -> Any:
             check_size(x, t)
             axes, groups, y = geometry(s, x, w.shape)
             _require(dy.shape, y, type)
-            return laid_out(in_groups(by_input, w, channels_last(dy, s), groups, axes, library.by_input), s)
+            return laid_out(by_input(w, channels_last(dy, s, xp), axes, groups), s, xp)
 
         return kernel
 
@@ -134,7 +132,8 @@ def _by_input_kernel(type: str, f: _Family, like: bool) -> Any:
 
 def _by_filter_kernel(type: str, f: _Family, like: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s, t, library = sliding(type, _with_layout(attrs)), attrs["T"], kernel_library(xp)
+        s, t = sliding(type, _with_layout(attrs)), attrs["T"]
+        by_filter = products(xp, t).by_filter
 
         def kernel(x: Array, shape: Array, dy: Array) -> Array:
             _same_rank(type, s, input=x, out_backprop=dy)
@@ -145,7 +144,7 @@ def _by_filter_kernel(type: str, f: _Family, like: bool) -> Any:
             check_size(w, t)
             axes, groups, y = geometry(s, x.shape, w)
             _require(dy.shape, y, type)
-            return in_groups(by_filter, channels_last(x, s), channels_last(dy, s), groups, axes, library.by_filter)
+            return by_filter(channels_last(x, s, xp), channels_last(dy, s, xp), axes, groups)
 
         return kernel
 
@@ -282,8 +281,8 @@ def _require_groups(groups: int | None, wanted: int) -> None:
 
 
 def _general_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    s, batch, groups, library = _general(attrs), attrs["batch_dims"], attrs["groups"], kernel_library(xp)
-    rank = len(s.strides)
+    s, batch, groups = _general(attrs), attrs["batch_dims"], attrs["groups"]
+    of, rank = products(xp, attrs["T"]), len(s.strides)
 
     def kernel(x: Array, w: Array) -> Array:
         if x.ndim != rank - 1 + batch:
@@ -293,8 +292,8 @@ def _general_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         _same_rank("Conv", s, filter=w)
         refuse_others(s)
         _require_groups(groups_of(x.shape[s.channels - 1 + batch], w.shape[-2], w.shape[-1]), groups)
-        y = convolution(s, x.reshape(math.prod(x.shape[:batch]), *x.shape[batch:]), w, library)
-        return y.reshape(*x.shape[:batch], *y.shape[1:])
+        y = convolution(s, xp.reshape(x, (math.prod(x.shape[:batch]), *x.shape[batch:])), w, of)
+        return xp.reshape(y, (*x.shape[:batch], *y.shape[1:]))
 
     return kernel
 
@@ -394,6 +393,7 @@ for _f, _attrs, _types, _what, _refused in (
         {"T": _types} | _attrs,
         shape=_shape(_f),
         kernel=_kernel(_f),
+        xp=True,
         grad=_grad(_f),
         jvp=multilinear("input", "filter"),
         batch=batch_windows.convolution,
@@ -429,6 +429,7 @@ for _type, _f, _floats, _attrs, _like, _refused in _BY_INPUT:
         {"T": _floats} | _attrs | ({} if _like else _SIZES[_f]),
         shape=_by_input_shape(_type, _like),
         kernel=_by_input_kernel(_type, _f, _like),
+        xp=True,
         grad=_by_input_grad(_f),
         jvp=multilinear("filter", "out_backprop"),
         batch=batch_windows.by_input,
@@ -448,6 +449,7 @@ for _type, _f, _floats, _attrs, _like, _refused in _BY_FILTER:
         {"T": _floats} | _attrs,
         shape=_by_filter_shape(_type, _like),
         kernel=_by_filter_kernel(_type, _f, _like),
+        xp=True,
         grad=_by_filter_grad(_f),
         jvp=multilinear("input", "out_backprop"),
         batch=batch_windows.by_filter if _f is _IMAGES else None,
@@ -470,6 +472,7 @@ op(
     | {"data_format": string_attr("CHANNELS_LAST", ("CHANNELS_FIRST", "CHANNELS_LAST")), "batch_dims": 1, "groups": 1},
     shape=_general_shape,
     kernel=_general_kernel,
+    xp=True,
     grad=_general_grad,
     jvp=multilinear("input", "filter"),
     facts=Facts(cost=_cost(2, 1), blas=True, fresh=True, rounds_once=True),

@@ -2,14 +2,15 @@
 
 The windows of the input are copied into rows of a matrix, a block of `thresholds.CACHED_BYTES` bytes at a time, and
 multiplied by the filter, whose memory layout is that of a matrix ("im2col": Chellapilla, Puri, Simard, "High
-Performance Convolutional Neural Networks for Document Processing", 2006). Half precision is computed in float32.
+Performance Convolutional Neural Networks for Document Processing", 2006). Half precision is computed in float32. For
+arrays of other namespaces than numpy, all windows are copied at once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -19,8 +20,9 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError, OpError
 from headrace.memo import cached
 from headrace.opkit.arrays import check_size
-from headrace.opkit.elementwise import HALF
-from headrace.opkit.kernel_library import KernelLibrary
+from headrace.opkit.elementwise import HALF, widened
+from headrace.opkit.kernel_library import kernel_library
+from headrace.opkit.window_arrays import patch_sums, patches, plain
 from headrace.opkit.windows import Axis, Sliding, taps
 from headrace.shapes import Dim, show
 
@@ -194,6 +196,108 @@ def in_groups(
     return np.concatenate([f(p, q, axes) for p, q in both], -1)
 
 
+# *** Any namespace of the array API standard ***
+
+
+class _Portable:
+    """Convolutions of arrays of a namespace, and their gradients; the channels are last and in groups.
+
+    Attributes:
+      xp: the namespace.
+    """
+
+    def __init__(self, xp: Any) -> None:
+        self.xp = xp
+
+    def convolved(self, x: Any, w: Any, axes: Axes, groups: int) -> Any:
+        """Returns the convolution of `x` with the filter `w`."""
+        columns, shape = self._columns(x, axes, groups)
+        y = self.xp.matmul(columns, self._matrices(w, groups))
+        return self.xp.reshape(self.xp.permute_dims(y, (1, 0, 2)), (*shape, w.shape[-1]))
+
+    def by_filter(self, x: Any, dy: Any, axes: Axes, groups: int) -> Any:
+        """Returns the gradient by the filter."""
+        channels, outputs, sizes = x.shape[-1] // groups, dy.shape[-1], [a.size for a in axes]
+        columns, _ = self._columns(x, axes, groups)
+        dw = self.xp.matmul(self.xp.matrix_transpose(columns), self._in_groups(dy, groups))
+        parted = self.xp.reshape(dw, (groups, math.prod(sizes) * channels, outputs // groups))
+        return self.xp.reshape(self.xp.permute_dims(parted, (1, 0, 2)), (*sizes, channels, outputs))
+
+    def by_input(self, w: Any, dy: Any, axes: Axes, groups: int) -> Any:
+        """Returns the gradient by the input."""
+        channels, taps_ = w.shape[-2], math.prod(w.shape[:-2])
+        columns = self.xp.matmul(self._in_groups(dy, groups), self.xp.matrix_transpose(self._matrices(w, groups)))
+        parted = self.xp.reshape(columns, (*columns.shape[:2], taps_, channels))
+        copies = self.xp.reshape(
+            self.xp.permute_dims(parted, (1, 2, 0, 3)), (*dy.shape[:-1], taps_, groups * channels)
+        )
+        return patch_sums(self.xp, copies, (plain(dy.shape[0]), *axes, plain(groups * channels)))
+
+    def _in_groups(self, x: Any, groups: int) -> Any:
+        """The rows of channels as matrices, [groups, rows, channels of a group]."""
+        *shape, channels = x.shape
+        return self.xp.permute_dims(self.xp.reshape(x, (math.prod(shape), groups, channels // groups)), (1, 0, 2))
+
+    def _columns(self, x: Any, axes: Axes, groups: int) -> tuple[Any, tuple[int, ...]]:
+        """The windows as rows of matrices, [groups, rows, elements and channels], and the shape of the rows."""
+        xp, channels = self.xp, x.shape[-1]
+        copies = patches(xp, x, (plain(x.shape[0]), *axes, plain(channels)))
+        *shape, taps_, _ = copies.shape
+        rows, each = math.prod(shape), channels // groups
+        parted = xp.permute_dims(xp.reshape(copies, (rows, taps_, groups, each)), (2, 0, 1, 3))
+        return xp.reshape(parted, (groups, rows, taps_ * each)), tuple(shape)
+
+    def _matrices(self, w: Any, groups: int) -> Any:
+        """The filter as matrices, [groups, elements and channels, outputs of a group]."""
+        *sizes, outputs = w.shape
+        parted = self.xp.reshape(w, (math.prod(sizes), groups, outputs // groups))
+        return self.xp.permute_dims(parted, (1, 0, 2))
+
+
+Product: TypeAlias = Callable[[Any, Any, Axes, int], Any]
+
+
+class Products(NamedTuple):
+    """Convolution and gradients of arrays of a dtype, channels last: functions of arrays, axes and groups.
+
+    Attributes:
+      xp: the namespace of the arrays.
+      dtype: the dtype.
+      convolved: of the input and the filter.
+      by_input: of the filter and the gradient by the result.
+      by_filter: of the input and the gradient by the result.
+      in_steps: as `convolved`, for volumes of bfloat16 with few outputs.
+    """
+
+    xp: Any
+    dtype: DType
+    convolved: Product
+    by_input: Product
+    by_filter: Product
+    in_steps: Product
+
+
+def products(xp: Any, t: DType) -> Products:
+    """Returns the convolution of arrays of a namespace and dtype, and its gradients."""
+    if xp is np:
+        library = kernel_library()
+        return Products(
+            xp,
+            t,
+            lambda x, w, axes, groups: in_groups(convolved, x, w, groups, axes, library.convolved),
+            lambda w, dy, axes, groups: in_groups(by_input, w, dy, groups, axes, library.by_input),
+            lambda x, dy, axes, groups: in_groups(by_filter, x, dy, groups, axes, library.by_filter),
+            lambda x, w, axes, groups: in_groups(_convolved_in_steps, x, w, groups, axes),
+        )
+    portable = _Portable(xp)
+
+    def wide(f: Product) -> Product:
+        return lambda a, b, axes, groups: widened(lambda a, b: f(a, b, axes, groups), t, xp)(a, b)
+
+    of_input = wide(portable.convolved)
+    return Products(xp, t, of_input, wide(portable.by_input), wide(portable.by_filter), of_input)
+
+
 # *** Geometry ***
 
 
@@ -262,14 +366,14 @@ def shape_of(s: Sliding, batch: int, axes: Axes, channels: int) -> tuple[int, ..
     return tuple(shape)
 
 
-def convolution(s: Sliding, x: Array, w: Array, library: KernelLibrary) -> Array:
+def convolution(s: Sliding, x: Any, w: Any, of: Products) -> Any:
     """The convolution of `x`, laid out as `s` says, with the filter `w`.
 
     Args:
       s: The windows.
       x: The input.
       w: The filter.
-      library: The library of the array namespace.
+      of: The functions of their namespace and dtype.
 
     Returns:
       The result, in the layout of `x`.
@@ -278,24 +382,22 @@ def convolution(s: Sliding, x: Array, w: Array, library: KernelLibrary) -> Array
       InvalidArgumentError: see `geometry`.
     """
     axes, groups, y = geometry(s, x.shape, w.shape)
-    t = dtypes.from_numpy(x.dtype)
-    check_size(y, t)
-    if t is dtypes.bfloat16 and len(axes) == 3 and w.shape[-1] < 8:
-        return laid_out(in_groups(_convolved_in_steps, channels_last(x, s), w, groups, axes), s)
-    return laid_out(in_groups(convolved, channels_last(x, s), w, groups, axes, library.convolved), s)
+    check_size(y, of.dtype)
+    compute = of.in_steps if of.dtype is dtypes.bfloat16 and len(axes) == 3 and w.shape[-1] < 8 else of.convolved
+    return laid_out(compute(channels_last(x, s, of.xp), w, axes, groups), s, of.xp)
 
 
 # *** Layouts ***
 
 
-def channels_last(x: Array, s: Sliding) -> Array:
+def channels_last(x: Any, s: Sliding, xp: Any) -> Any:
     """`x` with the channels last."""
-    return x if s.channels == x.ndim - 1 else np.moveaxis(x, s.channels, -1)
+    return x if s.channels == x.ndim - 1 else xp.moveaxis(x, s.channels, -1)
 
 
-def laid_out(x: Array, s: Sliding) -> Array:
+def laid_out(x: Any, s: Sliding, xp: Any) -> Any:
     """`x`, channels last, in the layout of `s`.
 
     The result is a view, so a chain of convolutions copies nothing.
     """
-    return x if s.channels == x.ndim - 1 else np.moveaxis(x, -1, s.channels)
+    return x if s.channels == x.ndim - 1 else xp.moveaxis(x, -1, s.channels)

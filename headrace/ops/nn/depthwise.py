@@ -1,7 +1,8 @@
 """Depthwise convolutions, with separate filters for each channel: DepthwiseConv2dNative and its gradients.
 
 Source: TensorFlow's ops of the same names. The kernel sums over the elements of the window, with a slice of the images
-for each. A matrix of windows (im2col) would need their memory for a product with few elements.
+for each. A matrix of windows (im2col) would need their memory for a product with few elements. On numpy's arrays it
+iterates over blocks that fit into the cache.
 """
 
 from __future__ import annotations
@@ -9,20 +10,22 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from headrace import shapes
-from headrace.dtypes import FLOATING, DType, from_numpy
+from headrace.dtypes import FLOATING, DType, float32, from_numpy
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, op, string_attr
 from headrace.opkit.arrays import check_size, dims, shape_from
 from headrace.opkit.batch_windows import depthwise
-from headrace.opkit.elementwise import HALF
+from headrace.opkit.elementwise import HALF, widened
 from headrace.opkit.jvp_rules import multilinear
 from headrace.opkit.kernel_library import KernelLibrary, kernel_library
+from headrace.opkit.namespaces import converter
+from headrace.opkit.window_arrays import frame_taps, framed, full, plain, unframed
 from headrace.opkit.windows import Axis, Sliding, sliding, taps
 from headrace.ops.nn.conv_samples import attributes, channels_first, drawn, oracle
 from headrace.ops.nn.convolving import blocks, channels_last, laid_out, refuse_others, rounded, shape_of
@@ -98,6 +101,69 @@ def _by_filter(x: Array, dy: Array, axes: Axes, library: KernelLibrary) -> Array
     return dw
 
 
+# *** The same of any namespace of the array API standard ***
+
+
+class _Portable:
+    """Depthwise convolutions of arrays of a namespace, and their gradients."""
+
+    def __init__(self, xp: Any, t: DType) -> None:
+        self.xp, self.half = xp, t in HALF
+        if self.half:
+            self.to_half, self.to_float = converter(xp, t), converter(xp, float32)
+
+    def convolved(self, x: Any, w: Any, axes: Axes) -> Any:
+        frame, weights = framed(self.xp, x, _all(axes, x), 0), self._each(w)
+        y = full(self.xp, (x.shape[0], *(a.count for a in axes), *w.shape[2:]), 0, x)
+        for k, tap in enumerate(frame_taps(_all(axes, x))):
+            y = y + frame[*tap, None] * weights[k, ...]
+            if self.half:  # as in `_convolved`
+                y = self.to_float(self.to_half(y))
+        return y
+
+    def by_input(self, w: Any, dy: Any, axes: Axes) -> Any:
+        whole, weights = _all(axes, dy[..., 0]), self._each(w)
+        frame = full(self.xp, [a.extent for a in whole], 0, dy)
+        for k, tap in enumerate(frame_taps(whole)):
+            frame[*tap] += self.xp.sum(dy * weights[k, ...], axis=-1)
+        return unframed(self.xp, frame, whole)
+
+    def by_filter(self, x: Any, dy: Any, axes: Axes) -> Any:
+        frame = framed(self.xp, x, _all(axes, x), 0)
+        sums = [self.xp.sum(frame[*tap, None] * dy, axis=(0, 1, 2)) for tap in frame_taps(_all(axes, x))]
+        return self.xp.reshape(self.xp.stack(sums), (*(a.size for a in axes), *dy.shape[3:]))
+
+    def _each(self, w: Any) -> Any:
+        """The weights of each element of the window, [elements, channels, filters]."""
+        return self.xp.reshape(w, (w.shape[0] * w.shape[1], *w.shape[2:]))
+
+
+def _all(axes: Axes, x: Any) -> Axes:
+    """The axes with those of batch and channels."""
+    return (plain(x.shape[0]), *axes, plain(x.shape[-1]))
+
+
+class _Functions(NamedTuple):
+    """The convolution and its gradients, of two arrays and axes."""
+
+    convolved: Callable[[Any, Any, Axes], Any]
+    by_input: Callable[[Any, Any, Axes], Any]
+    by_filter: Callable[[Any, Any, Axes], Any]
+
+
+def _functions(xp: Any, t: DType) -> _Functions:
+    if xp is np:
+        library = kernel_library()
+        every: Any = (functools.partial(_convolved, t=t), _by_input, _by_filter)
+        return _Functions(*[functools.partial(_computed, f, library=library) for f in every])
+    portable = _Portable(xp, t)
+
+    def wide(f: Callable[[Any, Any, Axes], Any]) -> Callable[[Any, Any, Axes], Any]:
+        return lambda a, b, axes: widened(lambda a, b: f(a, b, axes), t, xp)(a, b)
+
+    return _Functions(wide(portable.convolved), wide(portable.by_input), wide(portable.by_filter))
+
+
 # *** Shapes ***
 
 
@@ -111,15 +177,17 @@ def _geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...], type: str) -> 
     return tuple(s.axis(i, x[i], size) for i, size in zip(s.spatial, w, strict=False))
 
 
-def _parted(dy: Array, s: Sliding, x: tuple[int, ...], w: tuple[int, ...], axes: Axes, type: str) -> Array:
+def _parted(
+    xp: Any, dy: Any, s: Sliding, x: tuple[int, ...], w: tuple[int, ...], axes: Axes, type: str
+) -> Any:
     """`dy`, checked to have the shape of the result, with an axis for the filters."""
     y = shape_of(s, x[0], axes, w[2] * w[3])
     if dy.shape != y:
         raise InvalidArgumentError(
             f"{type}: out_backprop doesn't match computed: actual = {show(dy.shape)}, computed = {show(y)}"
         )
-    last = channels_last(dy, s)
-    return last.reshape(*last.shape[:3], *w[2:])
+    last = channels_last(dy, s, xp)
+    return xp.reshape(last, (*last.shape[:3], *w[2:]))
 
 
 def _sizes(type: str, what: str, sizes: Array, t: DType) -> tuple[int, ...]:
@@ -145,37 +213,40 @@ _BY_FILTER = "DepthwiseConv2dNativeBackpropFilter"
 
 
 def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    s, t, library = sliding(_FORWARD, attrs), attrs["T"], kernel_library(xp)
+    s, t = sliding(_FORWARD, attrs), attrs["T"]
+    convolved = _functions(xp, t).convolved
 
     def kernel(x: Array, w: Array) -> Array:
         axes = _geometry(s, x.shape, w.shape, _FORWARD)
-        check_size(shape_of(s, len(x), axes, w.shape[2] * w.shape[3]), t)
-        y = _computed(functools.partial(_convolved, t=t), channels_last(x, s), w, axes, library)
-        return laid_out(y.reshape(*y.shape[:3], w.shape[2] * w.shape[3]), s)
+        check_size(shape_of(s, x.shape[0], axes, w.shape[2] * w.shape[3]), t)
+        y = convolved(channels_last(x, s, xp), w, axes)
+        return laid_out(xp.reshape(y, (*y.shape[:3], w.shape[2] * w.shape[3])), s, xp)
 
     return kernel
 
 
 def _by_input_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    s, t, library = sliding(_BY_INPUT, attrs), attrs["T"], kernel_library(xp)
+    s, t = sliding(_BY_INPUT, attrs), attrs["T"]
+    by_input = _functions(xp, t).by_input
 
     def kernel(sizes: Array, w: Array, dy: Array) -> Array:
         x = _sizes(_BY_INPUT, "input", sizes, t)
         axes = _geometry(s, x, w.shape, _BY_INPUT)
-        parted = _parted(dy, s, x, w.shape, axes, _BY_INPUT)
-        return laid_out(_computed(_by_input, w, parted, axes, library), s)
+        parted = _parted(xp, dy, s, x, w.shape, axes, _BY_INPUT)
+        return laid_out(by_input(w, parted, axes), s, xp)
 
     return kernel
 
 
 def _by_filter_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    s, t, library = sliding(_BY_FILTER, attrs), attrs["T"], kernel_library(xp)
+    s, t = sliding(_BY_FILTER, attrs), attrs["T"]
+    by_filter = _functions(xp, t).by_filter
 
     def kernel(x: Array, sizes: Array, dy: Array) -> Array:
         w = _sizes(_BY_FILTER, "filter", sizes, t)
         axes = _geometry(s, x.shape, w, _BY_FILTER)
-        parted = _parted(dy, s, x.shape, w, axes, _BY_FILTER)
-        return _computed(_by_filter, channels_last(x, s), parted, axes, library)
+        parted = _parted(xp, dy, s, x.shape, w, axes, _BY_FILTER)
+        return by_filter(channels_last(x, s, xp), parted, axes)
 
     return kernel
 
@@ -350,6 +421,7 @@ for _type, _inputs, _rule, _factory, _gradient, _linear, _places, _which, _doc i
         {"T": FLOATING} | _ATTRS,
         shape=_rule,
         kernel=_factory,
+        xp=True,
         grad=_gradient,
         jvp=multilinear(*_linear),
         batch=_BATCHED[_which],

@@ -7,19 +7,23 @@ it is drawn once for each node and session, as in TensorFlow.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from headrace.dtypes import DType, float32, float64, int32, int64
+from headrace.dtypes import INTEGER, DType, bool_, float32, float64, int32, int64
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, list_attr, op
 from headrace.opkit.arrays import check_size, dims, shape_from
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant, converter
 from headrace.opkit.testing.samples import draw
+from headrace.opkit.window_arrays import full, kept_in
 from headrace.ops.nn.greatest import lowest
 from headrace.resources.philox import Philox, Stream
 from headrace.shapes import Dim, Shape, show, with_rank
@@ -151,6 +155,105 @@ def _means(x: Array, rows: Cuts, columns: Cuts) -> Array:
     )
 
 
+# *** The same of any namespace of the array API standard ***
+
+
+class _Portable:
+    """Pooling of arrays of a namespace between cuts, which are numpy's.
+
+    Elements are taken by their numbers. A window without a k-th element takes another one, which does not count.
+    """
+
+    def __init__(self, xp: Any, t: DType, like: Any) -> None:
+        self.xp, self.dtype, self.like = xp, t, like
+
+    def greatest(self, x: Any, rows: Cuts, columns: Cuts) -> Any:
+        """As `_greatest`."""
+        xp = self.xp
+        if self.dtype in INTEGER:
+            return self._reduced(xp.max, self._reduced(xp.max, x, 1, rows), 2, columns)
+        numbers = xp.where(xp.isnan(x), xp.full_like(x, lowest(self.dtype)), x)
+        y = self._reduced(xp.max, self._reduced(xp.max, numbers, 1, rows), 2, columns)
+        return xp.maximum(y, xp.full_like(y, lowest(self.dtype)))
+
+    def means(self, x: Any, rows: Cuts, columns: Cuts) -> Any:
+        """As `_means`."""
+        xp = self.xp
+        sums = self._reduced(xp.sum, self._reduced(xp.sum, x, 1, rows), 2, columns)
+        if self.dtype in INTEGER:
+            exact = converter(xp, float64)(sums) / self.sizes(rows, columns, float64)
+            return converter(xp, self.dtype)(xp.trunc(exact))
+        return sums / self.sizes(rows, columns, self.dtype)
+
+    def sizes(self, rows: Cuts, columns: Cuts, t: DType) -> Any:
+        """As `_sizes`, of a dtype."""
+        return constant(self.xp, _sizes(rows, columns).tolist(), t, self.like)
+
+    def at_greatest(self, x: Any, y: Any, rows: Cuts, columns: Cuts) -> Iterator[tuple[_Step, _Step, Any]]:
+        """Yields steps along rows and columns, and a mask of the windows whose first greatest elements are there."""
+        xp = self.xp
+        is_open = xp.ones(y.shape, dtype=xp.bool, device=y.device)
+        across = self.steps(columns, x.shape[2])
+        for down in self.steps(rows, x.shape[1]):
+            for along in across:
+                hit = is_open & (self.read(x, down, along) == y)
+                hit = hit & xp.reshape(down.has, (-1, 1, 1)) & xp.reshape(along.has, (-1, 1))
+                is_open = is_open ^ hit
+                yield down, along, hit
+
+    def steps(self, cuts: Cuts, length: int) -> list[_Step]:
+        """For each k, the k-th elements of the windows along an axis of some length."""
+        out = []
+        for windows, elements in _steps(cuts):
+            has, element = np.zeros(len(cuts[0]), np.bool_), np.zeros(len(cuts[0]), np.int64)
+            used, window = np.zeros(length, np.bool_), np.zeros(length, np.int64)
+            has[windows], element[windows] = True, elements
+            used[elements], window[elements] = True, windows
+            place = [(bool_, has), (int64, element), (bool_, used), (int64, window)]
+            out.append(_Step(*[constant(self.xp, a.tolist(), t, self.like) for t, a in place]))
+        return out
+
+    def read(self, x: Any, down: _Step, along: _Step) -> Any:
+        """The elements of `x` at a step along rows and one along columns, one for each window."""
+        return self.xp.take(self.xp.take(x, down.element, axis=1), along.element, axis=2)
+
+    def written(self, values: Any, down: _Step, along: _Step) -> Any:
+        """The array with a value of each window at the elements of a step along rows and one along columns."""
+        return self._written(self._written(values, 1, down), 2, along)
+
+    def spread(self, g: Any, axis: int, cuts: Cuts, length: int) -> Any:
+        """As `_spread`."""
+        return functools.reduce(operator.add, [self._written(g, axis, s) for s in self.steps(cuts, length)])
+
+    def _written(self, values: Any, axis: int, step: _Step) -> Any:
+        out = self.xp.take(values, step.window, axis=axis)
+        used = self.xp.reshape(step.used, (-1, *[1] * (3 - axis)))
+        return self.xp.where(used, out, self.xp.zeros_like(out))
+
+    def _reduced(self, f: Any, x: Any, axis: int, cuts: Cuts) -> Any:
+        lead: tuple[Any, ...] = (slice(None),) * axis
+        pairs = zip(cuts[0].tolist(), cuts[1].tolist(), strict=True)
+        parts = [x[*lead, first:behind, ...] for first, behind in pairs]
+        typed = {"dtype": x.dtype} if f is self.xp.sum else {}
+        return self.xp.concat([f(part, axis=axis, keepdims=True, **typed) for part in parts], axis=axis)
+
+
+class _Step(NamedTuple):
+    """The k-th elements of windows along an axis.
+
+    Attributes:
+      has: for each window, whether it has one.
+      element: its number in the array.
+      used: for each element of the array, whether it is the k-th one of a window.
+      window: the number of the window.
+    """
+
+    has: Any
+    element: Any
+    used: Any
+    window: Any
+
+
 def _at_greatest(x: Array, y: Array, rows: Cuts, columns: Cuts) -> Iterator[tuple[Any, Any, Array]]:
     """Yields windows, their elements, and a mask of the first greatest elements."""
     is_open = np.ones(y.shape, np.bool_)
@@ -193,7 +296,7 @@ def _require_ratios(ratios: Sequence[float]) -> None:
         raise ValueError(f"pooling_ratio field must specify 4 dimensions, got {list(ratios)}")
 
 
-def _both(attrs: Mapping[str, Any], x: tuple[int, ...], y: tuple[int, ...], rows: Array, columns: Array) -> Any:
+def _both(attrs: Mapping[str, Any], x: tuple[int, ...], y: tuple[int, ...], rows: Any, columns: Any) -> Any:
     """Windows of rows and columns from two inputs, for shapes of an input and result."""
     for what, shape in (("orig_input", x), ("out_backprop", y)):
         if len(shape) != 4:
@@ -220,7 +323,12 @@ def _same_shape(name: str, got: Array, wanted: Array) -> None:
 def _max_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Array, y: Array, g: Array, rows: Array, columns: Array) -> Array:
         _same_shape("out_backprop", g, y)
-        dx = np.zeros(x.shape, x.dtype)
+        dx = full(xp, x.shape, 0, x)
+        if xp is not np:
+            of, cuts = _Portable(xp, attrs["T"], x), _both(attrs, x.shape, y.shape, rows, columns)
+            for down, along, hit in of.at_greatest(x, of.greatest(x, *cuts), *cuts):
+                dx = dx + of.written(kept_in(xp, hit, g), down, along)
+            return dx
         for windows, elements, hit in _of_greatest(attrs, x, y, rows, columns):
             dx[elements] += np.where(hit, g[windows], x.dtype.type(0))
         return dx
@@ -231,7 +339,12 @@ def _max_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _max_tangent_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Array, y: Array, dx: Array, rows: Array, columns: Array) -> Array:
         _same_shape("grad", dx, x)
-        dy = np.zeros(y.shape, x.dtype)
+        dy = full(xp, y.shape, 0, x)
+        if xp is not np:
+            of, cuts = _Portable(xp, attrs["T"], x), _both(attrs, x.shape, y.shape, rows, columns)
+            for down, along, hit in of.at_greatest(x, of.greatest(x, *cuts), *cuts):
+                dy = dy + kept_in(xp, hit, of.read(dx, down, along))
+            return dy
         for windows, elements, hit in _of_greatest(attrs, x, y, rows, columns):
             dy[windows] += np.where(hit, dx[elements], x.dtype.type(0))
         return dy
@@ -250,6 +363,10 @@ def _avg_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         check_size(x, float64)
         down, across = _both(attrs, x, g.shape, rows, columns)
+        if xp is not np:
+            of = _Portable(xp, t, g)
+            parts = converter(xp, float64)(g) / of.sizes(down, across, float64)
+            return converter(xp, t)(of.spread(of.spread(parts, 1, down, x[1]), 2, across, x[2]))
         parts = g / _sizes(down, across)  # summed in float64, of integers too
         return _spread(_spread(parts, 1, down, x[1]), 2, across, x[2]).astype(t.numpy)
 
@@ -259,7 +376,8 @@ def _avg_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _avg_tangent_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(dx: Array, rows: Array, columns: Array) -> Array:
         y = (*dx.shape[:1], len(dims(rows)) - 1, len(dims(columns)) - 1, *dx.shape[3:])
-        return _means(dx, *_both(attrs, dx.shape, y, rows, columns))
+        means = _means if xp is np else _Portable(xp, attrs["T"], dx).means
+        return means(dx, *_both(attrs, dx.shape, y, rows, columns))
 
     return kernel
 
@@ -436,6 +554,7 @@ op(
     {"T": _TYPES, "overlapping": False},
     shape=_like(0),
     kernel=_max_grad_kernel,
+    xp=True,
     grad=_max_back(_MAX_TANGENT),
     jvp=linear("out_backprop"),
     facts=Facts(cost=_COST, fresh=True),
@@ -451,6 +570,7 @@ op(
     {"T": _TYPES, "overlapping": False},
     shape=_like(1),
     kernel=_max_tangent_kernel,
+    xp=True,
     grad=_max_back("FractionalMaxPoolGrad"),
     jvp=linear("grad"),
     facts=Facts(cost=_COST, fresh=True),
@@ -465,6 +585,7 @@ op(
     {"T": _TYPES, "overlapping": False},
     shape=lambda c: [with_rank(shape_from(c, 0), 4)],
     kernel=_avg_grad_kernel,
+    xp=True,
     grad=_avg_grad_grad,
     jvp=linear("out_backprop"),
     facts=Facts(cost=_COST, fresh=True),
@@ -480,6 +601,7 @@ op(
     {"T": _TYPES, "overlapping": False},
     shape=_avg_tangent_shape,
     kernel=_avg_tangent_kernel,
+    xp=True,
     grad=_avg_tangent_grad,
     jvp=linear("grad"),
     facts=Facts(cost=_COST, fresh=True),

@@ -11,18 +11,19 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from headrace.dtypes import FLOATING, DType, bfloat16
+from headrace.dtypes import FLOATING, DType, bfloat16, float32, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, missing, op, string_attr
 from headrace.opkit.arrays import check_size, dims
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import multilinear
-from headrace.opkit.kernel_library import kernel_library
+from headrace.opkit.namespaces import constant, converter
+from headrace.opkit.window_arrays import size as size_of
 from headrace.opkit.windows import Sliding, sliding
 from headrace.ops.nn.conv_samples import drawn, oracle
 from headrace.ops.nn.conv_samples import in_groups as by_groups
-from headrace.ops.nn.convolving import convolution, geometry, refuse_others
+from headrace.ops.nn.convolving import convolution, geometry, products, refuse_others
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank
 
 Array: TypeAlias = np.ndarray
@@ -40,7 +41,7 @@ def _margins(paddings: Array, x: tuple[int, ...], edge: int) -> list[tuple[int, 
             f"paddings must be a matrix with 2 columns, the first dimension of which is the rank of inputs, 4: "
             f"got the shape {show(paddings.shape)}"
         )
-    pairs = [(before, behind) for before, behind in paddings.tolist()]
+    pairs = [(int(paddings[i, 0]), int(paddings[i, 1])) for i in range(4)]
     for what, i in (("batches", 0), ("channels", 3)):
         if any(pairs[i]):
             raise InvalidArgumentError(f"Fused mirror padding only support spatial padding, not {what}: {pairs}")
@@ -54,43 +55,66 @@ def _margins(paddings: Array, x: tuple[int, ...], edge: int) -> list[tuple[int, 
     return pairs
 
 
-def _between(length: int, out: int, align: bool, t: Any) -> tuple[Array, Array, Array]:
+def _between(xp: Any, length: int, out: int, align: bool, t: DType, like: Any) -> tuple[Any, Any, Any]:
     """Neighbours of `out` positions along an axis, and the weight of the second one."""
     one_less = 1 if align and out > 1 else 0
     scale = np.float32(length - one_less) / np.float32(out - one_less)
     at = np.arange(out, dtype=np.float32) * scale
     first = np.floor(at)
     low = first.astype(np.int64)
-    return low, np.minimum(low + 1, length - 1), (at - first).astype(t)
+    return (
+        constant(xp, low.tolist(), int64, like),
+        constant(xp, np.minimum(low + 1, length - 1).tolist(), int64, like),
+        constant(xp, (at - first).tolist(), t, like),
+    )
 
 
-def _resized(x: Array, size: tuple[int, int], align: bool) -> Array:
+def _resized(xp: Any, x: Any, size: tuple[int, int], align: bool, t: DType) -> Any:
     """`x`, of the wanted rows and columns by linear interpolation between those that it has."""
-    left, right, along = _between(x.shape[2], size[1], align, x.dtype)
-    top, bottom, down = _between(x.shape[1], size[0], align, x.dtype)
-    rows = [(y := x[:, some])[:, :, left] + (y[:, :, right] - y[:, :, left]) * along[:, None] for some in (top, bottom)]
-    out: Array = rows[0] + (rows[1] - rows[0]) * down[:, None, None]
-    return out
+    left, right, along = _between(xp, x.shape[2], size[1], align, t, x)
+    top, bottom, down = _between(xp, x.shape[1], size[0], align, t, x)
+    rows = []
+    for some in (top, bottom):
+        y = xp.take(x, some, axis=1)
+        before = xp.take(y, left, axis=2)
+        rows.append(before + (xp.take(y, right, axis=2) - before) * along[:, None])
+    return rows[0] + (rows[1] - rows[0]) * down[:, None, None]
+
+
+def _mirrored_at_edges(xp: Any, x: Any, pairs: Sequence[tuple[int, int]], mode: str) -> Any:
+    """`x`, padded by its mirror images."""
+    if xp is np:
+        return np.pad(x, pairs, mode)  # type: ignore[call-overload]
+    edge = 1 if mode == "reflect" else 0
+    for axis, (before, behind) in enumerate(pairs):
+        if before or behind:
+            n, lead = x.shape[axis], (slice(None),) * axis
+            front = xp.flip(x[*lead, edge : edge + before, ...], axis=axis)
+            back = xp.flip(x[*lead, n - edge - behind : n - edge, ...], axis=axis)
+            x = xp.concat([front, x, back], axis=axis)
+    return x
 
 
 # *** Kernels ***
 
 
-def _prepared(resize: bool, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+def _prepared(xp: Any, resize: bool, attrs: Mapping[str, Any], t: DType) -> Callable[..., Any]:
     """Returns `prepare(x, *rest)`, which pads and resizes the images for the convolution.
 
     `prepare` returns the shape of the prepared images, and a function that prepares a block of `x`.
 
     Args:
+      xp: the array namespace.
       resize: whether `rest` is the size and the paddings, or the paddings alone.
       attrs: of the op.
+      t: the dtype of the blocks.
     """
     mode, edge = attrs["mode"].lower(), 1 if attrs["mode"] == "REFLECT" else 0
 
     def prepare(x: Array, *rest: Array) -> tuple[tuple[int, ...], Callable[[Array], Array]]:
         if x.ndim != 4:
             raise InvalidArgumentError(f"input must be 4-dimensional: {show(x.shape)}")
-        if not x.size:
+        if not size_of(x):
             raise InvalidArgumentError(f"Input tensor can't be empty, got {show(x.shape)}")
         rows, columns = x.shape[1:3]
         if resize:
@@ -100,13 +124,13 @@ def _prepared(resize: bool, attrs: Mapping[str, Any]) -> Callable[..., Any]:
             if min(size) < 1:
                 raise InvalidArgumentError(f"output dimensions must be positive, got {list(size)}")
             rows, columns = size
-        shape = (len(x), rows, columns, x.shape[3])
+        shape = (x.shape[0], rows, columns, x.shape[3])
         pairs = _margins(rest[-1], shape, edge)
         whole = tuple(n + sum(pair) for n, pair in zip(shape, pairs, strict=True))
 
         def make(some: Array) -> Array:
-            images = _resized(some, (rows, columns), attrs["resize_align_corners"]) if resize else some
-            return np.pad(images, pairs, mode) if any(map(any, pairs)) else images
+            images = _resized(xp, some, (rows, columns), attrs["resize_align_corners"], t) if resize else some
+            return _mirrored_at_edges(xp, images, pairs, mode) if any(map(any, pairs)) else images
 
         return whole, make
 
@@ -115,8 +139,10 @@ def _prepared(resize: bool, attrs: Mapping[str, Any]) -> Callable[..., Any]:
 
 def _kernel(type: str, resize: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        s, t, prepare = _sliding(type, attrs), attrs["T"], _prepared(resize, attrs)
-        library = kernel_library(xp)
+        s, t = _sliding(type, attrs), attrs["T"]
+        wide = float32 if t in HALF else t
+        prepare, of = _prepared(xp, resize, attrs, wide), products(xp, wide)
+        widen, narrow = converter(xp, wide), converter(xp, t)
 
         def kernel(x: Array, *rest: Array) -> Array:
             *others, w = rest
@@ -130,12 +156,9 @@ def _kernel(type: str, resize: bool) -> Any:
             y = geometry(s, whole, w.shape)[2]
             check_size(y, t)
             check_size(whole[1:], t)
-            out = np.empty(y, x.dtype)
-            wide = w.astype(np.float32) if t in HALF else w
-            for i in range(len(x)):
-                image = x[i : i + 1]
-                out[i : i + 1] = convolution(s, make(image.astype(wide.dtype, copy=False)), wide, library)
-            return out
+            images = [x[i : i + 1, ...] for i in range(x.shape[0])]
+            w = widen(w)
+            return xp.concat([narrow(convolution(s, make(widen(image)), w, of)) for image in images])
 
         return kernel
 
@@ -270,6 +293,7 @@ op(
     {"T": FLOATING} | _ATTRS,
     shape=_shape("FusedPadConv2D", False),
     kernel=_kernel("FusedPadConv2D", False),
+    xp=True,
     grad=_pad_grad,
     jvp=multilinear("input", "filter"),
     facts=Facts(cost=_cost, blas=True, fresh=True),
@@ -285,6 +309,7 @@ op(
     {"T": FLOATING - {bfloat16}, "resize_align_corners": False} | _ATTRS,
     shape=_shape("FusedResizeAndPadConv2D", True),
     kernel=_kernel("FusedResizeAndPadConv2D", True),
+    xp=True,
     grad=missing("it fuses ops with gradients for inference only; TensorFlow has none either"),
     jvp=multilinear("input", "filter"),
     facts=Facts(cost=_cost, blas=True, fresh=True),

@@ -11,16 +11,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from headrace.dtypes import REAL, DType, float32, from_numpy
+from headrace.dtypes import REAL, DType, float32
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, list_attr, op, string_attr
 from headrace.opkit.arrays import check_size
 from headrace.opkit.batch_rules import folding
-from headrace.opkit.elementwise import HALF, kept
+from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter
 from headrace.opkit.testing.samples import draw
 from headrace.opkit.testing.window_samples import windows_of_axis
+from headrace.opkit.window_arrays import full, kept_in, put
 from headrace.opkit.windows import Axis, Sliding, taps
 from headrace.ops.nn.greatest import lowest
 from headrace.shapes import Shape, merge_dim, show, size, with_rank
@@ -63,24 +65,28 @@ def _geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...]) -> Axes:
 # *** Kernels ***
 
 
-def _greatest(x: Array, w: Array, axes: Axes) -> tuple[Array, Array]:
-    """Greatest sum of each window, and the number of its element of the window.
+def _weights(xp: Any, w: Any) -> Any:
+    """The elements of a filter, [elements of a window, channels]."""
+    return xp.reshape(w, (w.shape[0] * w.shape[1], w.shape[2]))
+
+
+def _greatest(xp: Any, x: Any, w: Any, axes: Axes, t: DType) -> tuple[Any, Any]:
+    """Greatest sum of each window, in float32 for half precision, and the number of its element of the window.
 
     The number is 0 if no sum is greater than the lowest finite number.
     """
-    t = x.dtype
-    low = lowest(from_numpy(t))
-    if from_numpy(t) in HALF:
-        x, w = x.astype(np.float32), w.astype(np.float32)
-    y = np.full((len(x), *(a.count for a in axes), x.shape[-1]), low, x.dtype)
-    which = np.full(y.shape, -1, np.int32)
-    for k, (weights, (windows, elements)) in enumerate(zip(w.reshape(-1, w.shape[-1]), taps(axes), strict=True)):
-        some, number = y[:, *windows], which[:, *windows]
-        total = x[:, *elements] + weights
-        better = total > some
-        np.copyto(some, total, where=better)
-        np.copyto(number, np.int32(k), where=better)
-    which[which < 0] = 0
+    if t in HALF:
+        widen = converter(xp, float32)
+        x, w = widen(x), widen(w)
+    y = full(xp, (x.shape[0], *(a.count for a in axes), x.shape[-1]), lowest(t), x)
+    which = xp.zeros(y.shape, dtype=xp.int32, device=x.device)
+    weights = _weights(xp, w)
+    for k, (windows, elements) in enumerate(taps(axes)):
+        at = (slice(None), *windows, slice(None))
+        total = x[:, *elements, :] + weights[k, :]
+        better = total > y[*at]
+        put(xp, y, at, total, better)
+        put(xp, which, at, xp.asarray(k, dtype=xp.int32, device=x.device), better)
     return y, which
 
 
@@ -94,10 +100,11 @@ def _tangent_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"the tangents must have the shapes {show(x.shape)} and {show(w.shape)}, "
                 f"got {show(dx.shape)} and {show(dw.shape)}"
             )
-        _, which = _greatest(x, w, axes)
-        out = np.zeros(which.shape, t.numpy)
-        for k, (weights, (windows, elements)) in enumerate(zip(dw.reshape(-1, dw.shape[-1]), taps(axes), strict=True)):
-            np.copyto(out[:, *windows], dx[:, *elements] + weights, where=which[:, *windows] == k)
+        _, which = _greatest(xp, x, w, axes, t)
+        out, weights = full(xp, which.shape, 0, dx), _weights(xp, dw)
+        for k, (windows, elements) in enumerate(taps(axes)):
+            at = (slice(None), *windows, slice(None))
+            put(xp, out, at, dx[:, *elements, :] + weights[k, :], which[*at] == k)
         return out
 
     return kernel
@@ -105,11 +112,12 @@ def _tangent_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     s, t = _sliding("Dilation2D", attrs), attrs["T"]
+    narrow = converter(xp, t)
 
     def kernel(x: Array, w: Array) -> Array:
         axes = _geometry(s, x.shape, w.shape)
-        check_size((len(x), *(a.count for a in axes), x.shape[-1]), t)
-        return _greatest(x, w, axes)[0].astype(t.numpy, copy=False)
+        check_size((x.shape[0], *(a.count for a in axes), x.shape[-1]), t)
+        return narrow(_greatest(xp, x, w, axes, t)[0])
 
     return kernel
 
@@ -117,25 +125,27 @@ def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _grad_kernel(type: str, by_filter: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         s, t = _sliding(type, attrs), attrs["T"]
+        wide = float32 if t in HALF else t
+        widen, narrow = converter(xp, wide), converter(xp, t)
 
         def kernel(x: Array, w: Array, g: Array) -> Array:
             axes = _geometry(s, x.shape, w.shape)
-            y = (len(x), *(a.count for a in axes), x.shape[-1])
+            y = (x.shape[0], *(a.count for a in axes), x.shape[-1])
             if g.shape != y:
                 raise InvalidArgumentError(
                     f"out_backprop has incompatible size: got {show(g.shape)}, expected {show(y)}"
                 )
-            out = np.zeros((w if by_filter else x).shape, np.float32 if t in HALF else t.numpy)
-            g = g.astype(out.dtype, copy=False)
-            _, which = _greatest(x, w, axes)
-            parts = out.reshape(-1, w.shape[-1]) if by_filter else out
+            g = widen(g)
+            _, which = _greatest(xp, x, w, axes, t)
+            out = full(xp, _weights(xp, w).shape if by_filter else x.shape, 0, g)
             for k, (windows, elements) in enumerate(taps(axes)):
-                part = kept(which[:, *windows] == k, np.ascontiguousarray(g[:, *windows]))
+                at = (slice(None), *windows, slice(None))
+                part = kept_in(xp, which[*at] == k, g[*at])
                 if by_filter:
-                    parts[k] += part.sum((0, 1, 2), dtype=out.dtype)
+                    out[k, :] += xp.sum(part, axis=(0, 1, 2), dtype=out.dtype)
                 else:
-                    parts[:, *elements] += part
-            return out.astype(t.numpy, copy=False)
+                    out[:, *elements, :] += part
+            return narrow(xp.reshape(out, w.shape) if by_filter else out)
 
         return kernel
 
@@ -288,6 +298,7 @@ op(
     _ATTRS,
     shape=_shape,
     kernel=_kernel,
+    xp=True,
     grad=_grad,
     jvp=_jvp,
     batch=folding(0),
@@ -307,6 +318,7 @@ for _type, _output, _which, _doc in (
         _ATTRS,
         shape=_grad_shape(_type, _which),
         kernel=_grad_kernel(_type, _which == 1),
+        xp=True,
         grad=_grad_grad(_which),
         jvp=linear("out_backprop"),
         batch=None if _which else folding(0, 2),
@@ -322,6 +334,7 @@ op(
     _ATTRS,
     shape=_shape,
     kernel=_tangent_kernel,
+    xp=True,
     grad=lambda b, n, dy: [None, None, *_grad(b, n, dy)],
     jvp=linear("by_input", "by_filter"),
     facts=Facts(cost=_cost, fresh=True),

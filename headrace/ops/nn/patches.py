@@ -22,6 +22,7 @@ from headrace.opkit.batch_rules import folding
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
 from headrace.opkit.testing.window_samples import windows_of_axis
+from headrace.opkit.window_arrays import full
 from headrace.opkit.windows import Axis, Sliding
 from headrace.shapes import Shape, show, with_rank
 
@@ -65,12 +66,13 @@ def _kernel(type: str, rank: int) -> Any:
             _require(s, ksizes)
             axes = _axes(s, x.shape, ksizes)
             counts, sizes = [a.count for a in axes], [a.size for a in axes]
-            check_size((len(x), *counts, *sizes, x.shape[-1]), t)
-            out = np.zeros((len(x), *counts, *sizes, x.shape[-1]), x.dtype)
-            for k in itertools.product(*(a.met for a in axes)) if out.size else ():
+            shape = (x.shape[0], *counts, *sizes, x.shape[-1])
+            check_size(shape, t)
+            out = full(xp, shape, 0, x)
+            for k in itertools.product(*(a.met for a in axes)) if math.prod(shape) else ():
                 windows, elements = zip(*(a.tap(i) for a, i in zip(axes, k, strict=True)), strict=True)
-                out[:, *windows, *k] = x[:, *elements]
-            return out.reshape(len(x), *counts, math.prod(sizes) * x.shape[-1])
+                out[:, *windows, *k, :] = x[:, *elements, :]
+            return xp.reshape(out, (x.shape[0], *counts, math.prod(sizes) * x.shape[-1]))
 
         return kernel
 
@@ -175,6 +177,7 @@ for _type, _rank, _input, _output, _types, _rates, _cases, _what in (
         | {"padding": string_attr(allowed=("SAME", "VALID"))},
         shape=_shape(_type, _rank),
         kernel=_kernel(_type, _rank),
+        xp=True,
         grad=_grad(_type, _rank),
         jvp=linear(_input),
         batch=folding(0),

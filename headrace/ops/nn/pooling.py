@@ -23,9 +23,10 @@ from headrace.ir.opdef import Facts, flops_per_input, list_attr, op, string_attr
 from headrace.opkit.arrays import check_size, dims, shape_from
 from headrace.opkit.batch_rules import folding
 from headrace.opkit.batch_windows import of_sizes
-from headrace.opkit.elementwise import HALF, kept
+from headrace.opkit.elementwise import HALF, widened
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.kernel_library import KernelLibrary
+from headrace.opkit.kernel_library import kernel_library
+from headrace.opkit.namespaces import converter
 from headrace.opkit.pooling import (
     axes_of,
     counted,
@@ -40,8 +41,9 @@ from headrace.opkit.pooling import (
     windows_attrs,
 )
 from headrace.opkit.testing.window_samples import DEPTHWISE, MARGINS, pool_samples, pool_windows, pooled
+from headrace.opkit.window_arrays import full, kept_in
 from headrace.opkit.windows import Axis, Sliding, taps
-from headrace.ops.nn.greatest import greatest, lowest, of_greatest, to_greatest
+from headrace.ops.nn.greatest import greatest, greatest_number, lowest, of_greatest, to_greatest
 from headrace.ops.nn.window_forms import pooling_form
 from headrace.shapes import with_rank
 
@@ -78,36 +80,40 @@ def _refuse_depth(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Non
 # *** Kernels ***
 
 
-def _max_pool(t: DType, library: KernelLibrary) -> Callable[..., Array]:
+def _max_pool(t: DType, xp: Any) -> Callable[..., Array]:
+    library = kernel_library(xp)
+
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
         axes = axes_of(s, x.shape, ksize)
         _refuse_depth(s, x.shape, ksize)
         check_size(counted(axes), t)
         found = library.pooled("maximum", x, None, axes)
-        return greatest(x, axes, t) if found is None else found
+        return greatest(x, axes, t, xp) if found is None else found
 
     return compute
 
 
-def _max_pool_grad(t: DType, library: KernelLibrary) -> Callable[..., Array]:
+def _max_pool_grad(t: DType, xp: Any) -> Callable[..., Array]:
+    library = kernel_library(xp)
+
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         axes = axes_of(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
         expect("grad", g.shape, counted(axes))
         if t in HALF and not all(a.is_disjoint for a in axes):  # there are sums
-            return to_greatest(x.astype(np.float32), g.astype(np.float32), axes).astype(t.numpy)
+            return widened(lambda x, g: to_greatest(x, g, axes, t, xp), t, xp)(x, g)
         found = library.pooled("maximum_gradient", x, g, axes)
-        return to_greatest(x, g, axes) if found is None else found
+        return to_greatest(x, g, axes, t, xp) if found is None else found
 
     return compute
 
 
-def _max_pool_grad_grad(t: DType, library: KernelLibrary) -> Callable[..., Array]:
+def _max_pool_grad_grad(t: DType, xp: Any) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         axes = axes_of(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
         expect("grad", g.shape, x.shape)
-        return of_greatest(x, y, g, axes)
+        return of_greatest(x, y, g, axes, xp)
 
     return compute
 
@@ -123,21 +129,28 @@ def _spatial(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
     return axes
 
 
-def _avg_pool(t: DType, library: KernelLibrary) -> Callable[..., Array]:
+def _avg_pool(t: DType, xp: Any) -> Callable[..., Array]:
+    library, wide = kernel_library(xp), float32.numpy if t in HALF else t.numpy
+
+    def mean(x: Array, axes: Axes) -> Array:
+        found = library.pooled("mean", x, None, axes)
+        return reduced(xp.add, x, axes, 0, xp) / counts(axes, wide, xp, x) if found is None else found
+
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
         axes = _spatial(s, x.shape, ksize)
         check_size(counted(axes), t)
-        wide = x.astype(np.float32) if t in HALF else x
-        found = library.pooled("mean", wide, None, axes)
-        if found is not None:
-            return found.astype(t.numpy, copy=False)
-        out = reduced(np.add, wide, axes, 0) / counts(axes, wide.dtype)
-        return out.astype(t.numpy) if t in HALF else out
+        return widened(lambda x: mean(x, axes), t, xp)(x)
 
     return compute
 
 
-def _avg_pool_grad(t: DType, library: KernelLibrary) -> Callable[..., Array]:
+def _avg_pool_grad(t: DType, xp: Any) -> Callable[..., Array]:
+    library, wide = kernel_library(xp), float32.numpy if t in HALF else t.numpy
+
+    def gradient(g: Array, axes: Axes) -> Array:
+        found = library.pooled("mean_gradient", None, g, axes)
+        return spread(g / counts(axes, wide, xp, g), axes, xp) if found is None else found
+
     def compute(s: Sliding, ksize: tuple[int, ...], shape: Array, g: Array) -> Array:
         x = dims(shape)
         if len(x) != len(s.strides):
@@ -147,44 +160,41 @@ def _avg_pool_grad(t: DType, library: KernelLibrary) -> Callable[..., Array]:
         check_size(x, t)
         axes = _spatial(s, x, ksize)
         expect("grad", g.shape, counted(axes))
-        wide = g.astype(np.float32) if t in HALF else g
-        found = library.pooled("mean_gradient", None, wide, axes)
-        if found is not None:
-            return found.astype(t.numpy, copy=False)
-        return spread(wide / counts(axes, wide.dtype), axes).astype(t.numpy, copy=False)
+        return widened(lambda g: gradient(g, axes), t, xp)(g)
 
     return compute
 
 
-def _max_pool_of_volumes(t: DType, library: KernelLibrary) -> Callable[..., Array]:
+def _max_pool_of_volumes(t: DType, xp: Any) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array) -> Array:
         axes = _spatial(s, x.shape, ksize)
         check_size(counted(axes), t)
-        wide = x.astype(np.float32) if t in HALF else x
-        return reduced(np.fmax, wide, axes, -np.inf).astype(t.numpy, copy=False)
+        return widened(lambda x: greatest_number(x, axes, xp), t, xp)(x)
 
     return compute
 
 
-def _max_pool_grad_of_volumes(t: DType, library: KernelLibrary) -> Callable[..., Array]:
+def _max_pool_grad_of_volumes(t: DType, xp: Any) -> Callable[..., Array]:
+    to_float, back = converter(xp, float32), converter(xp, t)
+
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         axes = _spatial(s, x.shape, ksize)
         expect("orig_output", y.shape, counted(axes))
         expect("grad", g.shape, counted(axes))
-        x, y, g = (a.astype(np.float32, copy=False) for a in (x, y, g))
-        dx = np.zeros(x.shape, np.float32)
+        x, y, g = to_float(x), to_float(y), to_float(g)
+        dx = full(xp, x.shape, 0, x)
         for windows, elements in taps(axes):
-            near = np.abs(x[*elements] - y[*windows]) < np.float32(NEAR)
-            dx[*elements] += kept(near, np.ascontiguousarray(g[*windows]))
-        return dx.astype(t.numpy, copy=False)
+            near = xp.abs(x[*elements] - y[*windows]) < NEAR
+            dx[*elements] += kept_in(xp, near, g[*windows])
+        return back(dx)
 
     return compute
 
 
-def _max_pool_grad_grad_of_volumes(t: DType, library: KernelLibrary) -> Callable[..., Array]:
+def _max_pool_grad_grad_of_volumes(t: DType, xp: Any) -> Callable[..., Array]:
     def compute(s: Sliding, ksize: tuple[int, ...], x: Array, y: Array, g: Array) -> Array:
         _spatial(s, x.shape, ksize)
-        return _max_pool_grad_grad(t, library)(s, ksize, x, y, g)
+        return _max_pool_grad_grad(t, xp)(s, ksize, x, y, g)
 
     return compute
 
@@ -360,6 +370,7 @@ op(
     {"T": type_attr(_SHORT, float32)} | _SIZES | _PADDINGS | _VECTORS,
     shape=pooled_shape("MaxPool"),
     kernel=pooling("MaxPool", _max_pool),
+    xp=True,
     grad=_max_grad(_IMAGES),
     jvp=_max_jvp(_IMAGES),
     batch=folding(0),
@@ -376,6 +387,7 @@ op(
     {"T": type_attr(_SHORT, float32)} | _ONE_PADDING | _VECTORS,
     shape=pooled_shape("MaxPoolV2"),
     kernel=pooling("MaxPoolV2", _max_pool),
+    xp=True,
     grad=_max_grad(_V2),
     jvp=_max_jvp(_V2),
     batch=folding(0),
@@ -391,6 +403,7 @@ op(
     {"T": type_attr(REAL, float32)} | _SIZES | _PADDINGS | _LAYOUT,
     shape=grad_shape(0, (1, 2)),
     kernel=pooling("MaxPoolGrad", _max_pool_grad),
+    xp=True,
     grad=_max_grad_grad(_IMAGES),
     jvp=linear("grad"),
     batch=folding(0, 1, 2),
@@ -407,6 +420,7 @@ op(
     {"T": type_attr(REAL, float32)} | _ONE_PADDING | _LAYOUT,
     shape=grad_shape(0, (1, 2)),
     kernel=pooling("MaxPoolGradV2", _max_pool_grad),
+    xp=True,
     grad=_max_grad_grad(_V2),
     jvp=linear("grad"),
     batch=folding(0, 1, 2),
@@ -422,6 +436,7 @@ op(
     {"T": REAL} | _SIZES | _ONE_PADDING | _LAYOUT,
     shape=grad_shape(1, (0, 2)),
     kernel=pooling("MaxPoolGradGrad", _max_pool_grad_grad),
+    xp=True,
     grad=_max_grad_grad_grad(_IMAGES),
     jvp=linear("grad"),
     batch=folding(0, 1, 2),
@@ -437,6 +452,7 @@ op(
     {"T": REAL} | _ONE_PADDING | _LAYOUT,
     shape=grad_shape(1, (0, 2)),
     kernel=pooling("MaxPoolGradGradV2", _max_pool_grad_grad),
+    xp=True,
     grad=_max_grad_grad_grad(_V2),
     jvp=linear("grad"),
     batch=folding(0, 1, 2),
@@ -460,6 +476,7 @@ op(
     {"T": _SINGLE} | _FIVE | _ONE_PADDING | _VOLUME_LAYOUT,
     shape=pooled_shape(_VOLUMES.pool),
     kernel=pooling(_VOLUMES.pool, _max_pool_of_volumes),
+    xp=True,
     grad=_max_grad(_VOLUMES),
     jvp=_max_jvp(_VOLUMES),
     batch=folding(0),
@@ -476,6 +493,7 @@ op(
     {"T": type_attr(_SINGLE, float32), "TInput": type_attr(_SINGLE, float32)} | _FIVE | _ONE_PADDING | _VOLUME_LAYOUT,
     shape=grad_shape(0, (1, 2)),
     kernel=pooling(_VOLUMES.grad, _max_pool_grad_of_volumes),
+    xp=True,
     grad=_max_grad_grad(_VOLUMES),
     jvp=linear("grad"),
     batch=folding(0, 1, 2),
@@ -492,6 +510,7 @@ op(
     {"T": _SINGLE} | _FIVE | _ONE_PADDING | _VOLUME_LAYOUT,
     shape=grad_shape(1, (0, 2)),
     kernel=pooling(_VOLUMES.second, _max_pool_grad_grad_of_volumes),
+    xp=True,
     grad=_max_grad_grad_grad(_VOLUMES),
     jvp=linear("grad"),
     batch=folding(0, 1, 2),
@@ -513,6 +532,7 @@ for _pool, _value, _attrs, _volumes, _differs in (
         {"T": FLOATING} | _attrs,
         shape=pooled_shape(_pool),
         kernel=pooling(_pool, _avg_pool),
+        xp=True,
         grad=_avg_grad(f"{_pool}Grad"),
         jvp=linear(_value),
         batch=folding(0),
@@ -530,6 +550,7 @@ for _pool, _value, _attrs, _volumes, _differs in (
         {"T": FLOATING} | _attrs,
         shape=lambda c: [with_rank(shape_from(c, 0), rank_of(c.attrs))],
         kernel=pooling(f"{_pool}Grad", _avg_pool_grad),
+        xp=True,
         grad=_avg_grad_grad(_pool),
         jvp=linear("grad"),
         batch=of_sizes,

@@ -77,7 +77,7 @@ def _check(name: str, indices: Any, values: Any, shape: Any) -> None:
         )
 
 
-def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _kernel(attrs: Mapping[str, Any]) -> Any:
     normalize = attrs["normalize"]
 
     def kernel(*args: Any) -> Any:
@@ -157,6 +157,7 @@ op(
     {"T": VALUE, "normalize": bool_attr(True)},
     shape=_shape,
     kernel=_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(100)),
     oracle=_model,

@@ -30,7 +30,7 @@ def _pooled(row: Sequence[float]) -> tuple[list[float], list[int]]:
     return means, [k for k, (_, size) in enumerate(pools) for _ in range(size)]
 
 
-def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _kernel(attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["output_dtype"].numpy
 
     def kernel(x: Any) -> Any:
@@ -104,6 +104,7 @@ op(
     {"T": REAL, "output_dtype": type_attr(FLOATING, float32)},
     shape=_shape,
     kernel=_kernel,
+    xp=False,
     grad=_grad,
     jvp=_jvp,
     facts=Facts(cost=flops_per_input(200)),

@@ -49,7 +49,7 @@ def _held(c: Inference, i: int) -> Shape:
 # *** Into compressed rows ***
 
 
-def _from_dense_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _from_dense_kernel(attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["T"]
 
     def kernel(dense: Any, indices: Any) -> Any:
@@ -88,6 +88,7 @@ op(
     {"T": TYPES},
     shape=_from_dense_shape,
     kernel=_from_dense_kernel,
+    xp=False,
     grad=_from_dense_grad,
     jvp=linear("dense_input"),
     facts=_FACTS,
@@ -95,7 +96,7 @@ op(
 )
 
 
-def _from_sparse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _from_sparse_kernel(attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["T"]
 
     def kernel(indices: Any, values: Any, shape: Any) -> Any:
@@ -127,6 +128,7 @@ op(
     {"T": TYPES},
     shape=_from_sparse_shape,
     kernel=_from_sparse_kernel,
+    xp=False,
     grad=_from_sparse_grad,
     jvp=linear("values"),
     facts=_FACTS,
@@ -135,7 +137,7 @@ op(
 )
 
 
-def _zeros_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _zeros_kernel(attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["type"]
 
     def kernel(shape: Any) -> Any:
@@ -159,6 +161,7 @@ op(
     {"type": TYPES},
     shape=_zeros_shape,
     kernel=_zeros_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     doc="A matrix in compressed rows, or a batch of them, without elements.",
@@ -167,7 +170,7 @@ op(
 # *** Out of compressed rows ***
 
 
-def _to_dense_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _to_dense_kernel(attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["type"]
 
     def kernel(value: Any) -> Any:
@@ -193,6 +196,7 @@ op(
     {"type": TYPES},
     shape=lambda c: [_held(c, 0)],
     kernel=_to_dense_kernel,
+    xp=False,
     grad=_to_dense_grad,
     jvp=linear("sparse_input"),
     facts=_FACTS,
@@ -200,7 +204,7 @@ op(
 )
 
 
-def _to_sparse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _to_sparse_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(value: Any) -> Any:
         m = matrix(value, attrs["type"])
         return coordinates(m), elements(m), np.array(m.shape, np.int64)
@@ -221,6 +225,7 @@ op(
     {"type": TYPES},
     shape=_to_sparse_shape,
     kernel=_to_sparse_kernel,
+    xp=False,
     grad=lambda b, n, di, dv, ds: [b.SparseTensorToCSRSparseMatrix(n.indices, dv, n.dense_shape)],
     jvp=lambda b, n, dx: [None, b.CSRSparseMatrixToSparseTensor(dx, type=n.attrs["type"])[1], None],
     facts=_FACTS,
@@ -228,7 +233,7 @@ op(
 )
 
 
-def _components_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _components_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(value: Any, index: Any) -> Any:
         m = matrix(value, attrs["type"])
         if index.ndim:
@@ -248,13 +253,14 @@ op(
     {"type": TYPES},
     shape=lambda c: [(None,)] * 3,
     kernel=_components_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     doc="Where the rows of one matrix of a batch begin, and the columns and the values of its elements.",
 )
 
 
-def _count_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _count_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(value: Any) -> Any:
         m = matrix(value)
         counts = np.array([block.nnz for block in m.blocks], np.int32)
@@ -274,6 +280,7 @@ op(
     "nnz: int32",
     shape=_count_shape,
     kernel=_count_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
     doc="How many elements the matrix, or each of a batch, has.",
@@ -282,7 +289,7 @@ op(
 # *** SparseMatrixTranspose ***
 
 
-def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _transpose_kernel(attrs: Mapping[str, Any]) -> Any:
     conjugate, dtype = attrs["conjugate"], attrs["type"]
 
     def kernel(value: Any) -> CSRMatrix:
@@ -311,6 +318,7 @@ op(
     {"type": TYPES, "conjugate": False},
     shape=_transpose_shape,
     kernel=_transpose_kernel,
+    xp=False,
     grad=_transpose_grad,
     jvp=linear("input"),
     facts=_FACTS,

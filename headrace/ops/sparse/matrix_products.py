@@ -52,7 +52,7 @@ def _dense(b: Any, x: Any, t: Any) -> Any:
 # *** SparseMatrixAdd, SparseMatrixMul ***
 
 
-def _add_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _add_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, y: Any, alpha: Any, beta: Any) -> CSRMatrix:
         a, b = matrix(x, attrs["T"]), matrix(y, attrs["T"])
         if a.shape != b.shape:
@@ -91,6 +91,7 @@ op(
     {"T": TYPES},
     shape=_like_first,
     kernel=_add_kernel,
+    xp=False,
     grad=_add_grad,
     facts=_FACTS,
     doc="The sum `alpha * a + beta * b` of two matrices.",
@@ -98,7 +99,7 @@ op(
 )
 
 
-def _mul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _mul_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(value: Any, b: Any) -> CSRMatrix:
         a = matrix(value, attrs["T"])
         missing = len(a.shape) - b.ndim
@@ -134,6 +135,7 @@ op(
     {"T": TYPES},
     shape=_like_first,
     kernel=_mul_kernel,
+    xp=False,
     grad=_mul_grad,
     jvp=multilinear("a", "b"),
     facts=_FACTS,
@@ -165,7 +167,7 @@ def _check_products(a: tuple[int, ...], b: tuple[int, ...], transpose_a: bool, t
     return *a[:-2], rows, columns
 
 
-def _matmul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _matmul_kernel(attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["T"]
     transpose_a, transpose_b = (attrs[f"transpose_{s}"] or attrs[f"adjoint_{s}"] for s in "ab")
 
@@ -243,13 +245,14 @@ op(
     {"T": TYPES, **_FLAGS, "transpose_output": False, "conjugate_output": False},
     shape=_matmul_shape,
     kernel=_matmul_kernel,
+    xp=False,
     grad=_matmul_grad,
     facts=_FACTS,
     doc="The product of a matrix in compressed rows and a dense one, each or the result transposed, if asked.",
 )
 
 
-def _sparse_matmul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _sparse_matmul_kernel(attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["type"]
     transpose_a, transpose_b = (attrs[f"transpose_{s}"] or attrs[f"adjoint_{s}"] for s in "ab")
 
@@ -307,6 +310,7 @@ op(
     {"type": TYPES, **_FLAGS},
     shape=_sparse_matmul_shape,
     kernel=_sparse_matmul_kernel,
+    xp=False,
     grad=_sparse_matmul_grad,
     facts=_FACTS,
     doc="The product of two matrices in compressed rows, each of which may be transposed.",
@@ -327,7 +331,7 @@ def _by_row(f: Any, block: Any, values: np.ndarray) -> np.ndarray:
     return np.repeat(rows, np.diff(block.indptr)[filled])
 
 
-def _softmax_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _softmax_kernel(attrs: Mapping[str, Any]) -> Any:
     def softmax(block: Any) -> Any:
         out = block.copy()
         e = np.exp(block.data - _by_row(np.maximum, block, block.data))
@@ -341,7 +345,7 @@ def _softmax_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _softmax_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _softmax_grad_kernel(attrs: Mapping[str, Any]) -> Any:
     def backward(y: Any, dy: Any) -> Any:
         out = y.copy()
         d = np.asarray(dy[rows_of(y), y.indices]).reshape(-1) if y.nnz else y.data
@@ -375,6 +379,7 @@ op(
     {"type": {float32, float64}},
     shape=_like_first,
     kernel=_softmax_kernel,
+    xp=False,
     grad=lambda b, n, dy: [b.SparseMatrixSoftmaxGrad(n.softmax, dy, type=n.attrs["type"])],
     jvp=lambda b, n, dx: [b.SparseMatrixSoftmaxGrad(n.softmax, dx, type=n.attrs["type"])],
     facts=_FACTS,
@@ -388,6 +393,7 @@ op(
     {"type": {float32, float64}},
     shape=_like_first,
     kernel=_softmax_grad_kernel,
+    xp=False,
     grad=_softmax_second,
     facts=_FACTS,
     doc="The gradient of SparseMatrixSoftmax.",

@@ -90,7 +90,7 @@ def _rows(nested: Sequence[Any], values: Any) -> list[RaggedVariant]:
     return out
 
 
-def _to_variant_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _to_variant_kernel(attrs: Mapping[str, Any]) -> Any:
     batched = attrs["batched_input"]
 
     def kernel(*args: Any) -> Any:
@@ -140,13 +140,14 @@ op(
     },
     shape=_to_variant_shape,
     kernel=_to_variant_kernel,
+    xp=False,
     grad=_to_variant_grad,
     jvp=linear("rt_dense_values"),
     doc="A ragged tensor as a variant, or as a vector of variants, one a row.",
 )
 
 
-def _variant_gradient_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _variant_gradient_kernel(attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["Tvalues"].numpy
 
     def kernel(encoded: Any, splits: Any, shape: Any) -> Any:
@@ -176,6 +177,7 @@ op(
     {"Tvalues": type_attr(VALUE), "Tsplits": _SPLITS},
     shape=lambda c: [c.shape_value(2)],
     kernel=_variant_gradient_kernel,
+    xp=False,
     grad=missing("it computes a gradient itself, and no op is its derivative; use dense tensors"),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(1)),
     doc="The values of a RaggedTensorToVariant's gradient.",
@@ -206,7 +208,7 @@ def _stacked(encoded: Any, inner: int, values_dtype: DType, splits_dtype: DType)
     return [*nested, np.concatenate(values) if values else np.zeros(0, values_dtype.numpy)]
 
 
-def _from_variant_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _from_variant_kernel(attrs: Mapping[str, Any]) -> Any:
     outer, values_dtype, splits_dtype = attrs["output_ragged_rank"], attrs["Tvalues"], attrs["Tsplits"]
 
     def kernel(encoded: Any) -> Any:
@@ -268,6 +270,7 @@ op(
     },
     shape=_from_variant_shape,
     kernel=_from_variant_kernel,
+    xp=False,
     grad=_from_variant_grad,
     jvp=linear("encoded_ragged"),
     doc="The ragged tensor in a variant, or the one whose rows are in an array of variants.",
@@ -276,7 +279,7 @@ op(
 # *** RaggedRange ***
 
 
-def _ragged_range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _ragged_range_kernel(attrs: Mapping[str, Any]) -> Any:
     dtype, splits_dtype = attrs["T"], attrs["Tsplits"]
 
     def kernel(starts: Any, limits: Any, deltas: Any) -> Any:
@@ -334,6 +337,7 @@ op(
     },
     shape=_ragged_range_shape,
     kernel=_ragged_range_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(5)),
     oracle=_ragged_range_model,

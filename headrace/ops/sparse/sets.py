@@ -69,7 +69,7 @@ def _sparse(indices: Any, values: Any, shape: Any, validate: bool) -> _Rows:
     return _Rows(groups, members, values)
 
 
-def _size_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _size_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(indices: Any, values: Any, shape: Any) -> Any:
         rows = _sparse(indices, values, shape, attrs["validate_indices"])
         check_size(rows.groups, int32)
@@ -89,7 +89,7 @@ def _operation(first: Callable[..., _Rows], second: Callable[..., _Rows], split:
     The first `split` arguments are the first operand, and the others the second.
     """
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         name, dtype, validate = attrs["set_operation"].lower(), attrs["T"].numpy, attrs["validate_indices"]
 
         def kernel(*args: Any) -> Any:
@@ -225,6 +225,7 @@ op(
     {"T": type_attr(_TYPES), "validate_indices": bool_attr(True)},
     shape=_size_shape,
     kernel=_size_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(20)),
     oracle=_sizes,
@@ -248,6 +249,7 @@ for _type, _first, _second in (
         {"T": type_attr(_TYPES), "set_operation": string_attr(), "validate_indices": bool_attr(True)},
         shape=_operation_shape(_first, _second),
         kernel=_operation(_sparse if _first else _dense, _sparse if _second else _dense, 3 if _first else 1),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(40)),
         oracle=_model(3 if _first else 1),

@@ -99,7 +99,7 @@ def _packed(attrs: Mapping[str, Any]) -> Callable[[SparseTensor], np.ndarray]:
     return pack
 
 
-def _serialize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _serialize_kernel(attrs: Mapping[str, Any]) -> Any:
     pack = _packed(attrs)
 
     def kernel(indices: Any, values: Any, shape: Any) -> Any:
@@ -118,7 +118,7 @@ def _check_ranks(indices: Any, values: Any, shape: Any) -> None:
             )
 
 
-def _serialize_many_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _serialize_many_kernel(attrs: Mapping[str, Any]) -> Any:
     pack = _packed(attrs)
 
     def kernel(indices: Any, values: Any, shape: Any) -> Any:
@@ -143,7 +143,7 @@ def _unpacked(x: Any, i: int) -> Any:
     return array
 
 
-def _deserialize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _deserialize_kernel(attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["dtype"]
 
     def kernel(serialized: Any) -> Any:
@@ -244,6 +244,7 @@ for _type, _kernel, _rule, _sample, _doc in (
         {"T": VALUE, "out_type": type_attr({string, variant}, string)},
         shape=_rule,
         kernel=_kernel,
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(20)),
         sample=_sample,
@@ -257,6 +258,7 @@ op(
     {"dtype": VALUE, "Tserialized": type_attr({string, variant}, string)},
     shape=_deserialize_shape,
     kernel=_deserialize_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(1000)),
     sample=lambda rng, dtype: [case(c.want, dtype=dtype, want=c.inputs) for c in _one(rng, dtype)] + _back(rng, dtype),
@@ -269,6 +271,7 @@ op(
     {"dtype": VALUE},
     shape=_deserialize_many_shape,
     kernel=_deserialize_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(1000)),
     sample=_back,

@@ -212,7 +212,7 @@ def _columns(args: Sequence[Any], attrs: Mapping[str, Any]) -> list[_Column]:
     return sparse + [_from_dense(x, i) for i, x in enumerate(args[3 * n :])]
 
 
-def _cross_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _cross_kernel(attrs: Mapping[str, Any]) -> Any:
     buckets, key = attrs["num_buckets"], attrs["hash_key"]
     internal, out_type = attrs["internal_type"], attrs["out_type"]
 
@@ -236,7 +236,7 @@ def _cross_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _cross_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _cross_v2_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(*args: Any) -> Any:
         *features, separator = args
         if separator.ndim:
@@ -250,7 +250,7 @@ def _cross_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _cross_hashed_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _cross_hashed_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(*args: Any) -> Any:
         *features, buckets, strong, salt = args
         for name, x in (("num_buckets", buckets), ("strong_hash", strong)):
@@ -275,7 +275,7 @@ def _cross_shape(c: Inference) -> Sequence[Shape]:
 # *** RaggedCross ***
 
 
-def _ragged_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _ragged_kernel(attrs: Mapping[str, Any]) -> Any:
     n, order = attrs["Nsparse"], attrs["input_order"]
     ragged, dense = len(attrs["ragged_values_types"]), len(attrs["dense_types"])
     splits_dtype = attrs["out_row_splits_type"].numpy
@@ -351,6 +351,7 @@ op(
     },
     shape=_cross_shape,
     kernel=_cross_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=lambda rng, dtype: [
@@ -390,6 +391,7 @@ op(
     _TYPES,
     shape=_cross_shape,
     kernel=_cross_v2_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=lambda rng, dtype: [
@@ -412,6 +414,7 @@ op(
     _TYPES,
     shape=_cross_shape,
     kernel=_cross_hashed_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=lambda rng, dtype: [
@@ -449,6 +452,7 @@ op(
     },
     shape=lambda c: [(None,), (None,)],
     kernel=_ragged_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=lambda rng, dtype: [

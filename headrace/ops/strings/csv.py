@@ -17,7 +17,7 @@ from headrace.ops.strings.elements import texts
 from headrace.shapes import Shape, show, with_rank_at_most
 
 
-def _csv_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _csv_kernel(attrs: Mapping[str, Any]) -> Any:
     types = attrs["OUT_TYPE"]
     delimiter, missing = (attrs[name].encode("utf-8", "surrogateescape") for name in ("field_delim", "na_value"))
     columns = Columns(types, attrs["select_cols"], delimiter, missing, attrs["use_quote_delim"])
@@ -77,6 +77,7 @@ op(
     },
     shape=_csv_shape,
     kernel=_csv_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(5000)),
     sample=_csv_samples,

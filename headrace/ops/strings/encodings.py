@@ -53,7 +53,7 @@ def _from_base64(text: bytes) -> bytes:
     return base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))
 
 
-def _to_base64_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _to_base64_kernel(attrs: Mapping[str, Any]) -> Any:
     encode = base64.urlsafe_b64encode
     return lambda x: each(encode if attrs["pad"] else lambda text: encode(text).rstrip(b"="), x)
 
@@ -67,6 +67,7 @@ op(
     {"pad": False},
     shape=same_as(0),
     kernel=_to_base64_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=lambda rng, dtype: [
@@ -80,7 +81,8 @@ op(
     "input: string",
     "output: string",
     shape=same_as(0),
-    kernel=lambda xp, attrs: lambda x: each(_from_base64, x),
+    kernel=lambda attrs: lambda x: each(_from_base64, x),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=lambda rng, dtype: [
@@ -104,7 +106,7 @@ def _numbers(data: bytes, shape: tuple[int, ...], attrs: Mapping[str, Any]) -> n
     return out
 
 
-def _raw_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _raw_kernel(attrs: Mapping[str, Any]) -> Any:
     t = attrs["out_type"]
 
     def kernel(x: Any) -> Any:
@@ -125,7 +127,7 @@ def _raw_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _padded_raw_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _padded_raw_kernel(attrs: Mapping[str, Any]) -> Any:
     t = attrs["out_type"]
 
     def kernel(x: Any, fixed_length: Any) -> Any:
@@ -183,6 +185,7 @@ op(
     {"out_type": type_attr(_REAL | COMPLEX | {bool_}), "little_endian": True},
     shape=_row_of_unknown,
     kernel=_raw_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     batch=first_in_step(0),
     facts=Facts(dynamic_shape=True, cost=flops_per_input(500)),
@@ -196,6 +199,7 @@ op(
     {"out_type": type_attr(_REAL), "little_endian": True},
     shape=_padded_raw_shape,
     kernel=_padded_raw_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_padded_raws,
@@ -226,7 +230,7 @@ def _inflated(data: bytes, window: int, several: bool, budget: Budget) -> bytes:
             return b"".join(out)
 
 
-def _decompress_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _decompress_kernel(attrs: Mapping[str, Any]) -> Any:
     kind = attrs["compression_type"]
     if kind == "":
         return lambda x: x
@@ -260,6 +264,7 @@ op(
     {"compression_type": ""},
     shape=same_as(0),
     kernel=_decompress_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_element(10000)),
     sample=lambda rng, dtype: [c for kind in ("", "ZLIB", "GZIP") for c in _compressed(kind)],
@@ -270,7 +275,7 @@ op(
 # *** Serialized tensors ***
 
 
-def _parse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _parse_kernel(attrs: Mapping[str, Any]) -> Any:
     t = attrs["out_type"]
 
     def kernel(x: Any) -> Any:
@@ -290,7 +295,7 @@ def _parse_shape(c: Inference) -> Sequence[Shape]:
     return [None]
 
 
-def _serialize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _serialize_kernel(attrs: Mapping[str, Any]) -> Any:
     t = attrs["T"]
     if t in HANDLES:
         raise UnimplementedError(f"a {t.name} cannot be serialized")
@@ -319,6 +324,7 @@ op(
     {"T": type_attr()},
     shape=lambda c: [()],
     kernel=_serialize_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(2)),
     sample=lambda rng, t: [case(x, want=_serialized(x, t)) for x in _plain(rng, t)],
@@ -331,6 +337,7 @@ op(
     {"out_type": type_attr()},
     shape=_parse_shape,
     kernel=_parse_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
     sample=lambda rng, t: [case(_serialized(x, t), out_type=t, want=x) for x in _plain(rng, t)],

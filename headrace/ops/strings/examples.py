@@ -110,7 +110,7 @@ def _check_names(serialized: Any, names: Any) -> None:
         )
 
 
-def _v1_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _v1_kernel(attrs: Mapping[str, Any]) -> Any:
     n, m = attrs["Nsparse"], attrs["Ndense"]
     _same_number("sparse", range(n), attrs["sparse_types"])
     _same_number("dense", range(m), attrs["Tdense"])
@@ -131,7 +131,7 @@ def _v1_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return single(kernel, _count(attrs))
 
 
-def _v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _v2_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(serialized: Any, names: Any, *rest: Any) -> tuple[Any, ...]:
         if serialized.ndim > 1:
             raise InvalidArgumentError(
@@ -162,7 +162,7 @@ def _v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return single(kernel, _count(attrs))
 
 
-def _single_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _single_kernel(attrs: Mapping[str, Any]) -> Any:
     _same_number("sparse", attrs["sparse_keys"], attrs["sparse_types"])
     _same_number("dense", attrs["dense_keys"], attrs["Tdense"])
     _same_number("dense", attrs["dense_shapes"], attrs["Tdense"])
@@ -348,6 +348,7 @@ op(
     {"Nsparse": int_attr(minimum=0), "Ndense": int_attr(minimum=0)} | _TYPES | _DENSE,
     shape=_v1_shape,
     kernel=_v1_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_v1_samples,
@@ -367,6 +368,7 @@ op(
     },
     shape=_v2_shape,
     kernel=_v2_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_v2_samples,
@@ -386,6 +388,7 @@ op(
     | _DENSE,
     shape=_single_shape,
     kernel=_single_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_single_samples,
@@ -393,7 +396,7 @@ op(
 )
 
 
-def _json_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _json_kernel(attrs: Mapping[str, Any]) -> Any:
     def example(text: bytes) -> bytes:
         try:
             return example_of_json(text.decode())
@@ -409,6 +412,7 @@ op(
     "binary_examples: string",
     shape=same_as(0),
     kernel=_json_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_element(20000)),
     sample=lambda rng, t: [

@@ -23,7 +23,7 @@ _COST = Facts(cost=flops_per_element(1000))
 
 
 def _buckets_kernel(function: Any) -> Any:
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         n, f = np.uint64(attrs["num_buckets"]), function
         if "key" in attrs:
             key = attrs["key"]
@@ -89,6 +89,7 @@ for _name, _input, _attrs, _function, _sample, _doc in (
         _BUCKETS | _attrs,
         shape=same_as(0),
         kernel=_buckets_kernel(_function),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=_COST,
         sample=_sample,
@@ -98,7 +99,7 @@ for _name, _input, _attrs, _function, _sample, _doc in (
 # *** Fingerprint ***
 
 
-def _fingerprint_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _fingerprint_kernel(attrs: Mapping[str, Any]) -> Any:
     is_string = attrs["T"] is string
 
     def kernel(data: Any, method: Any) -> Any:
@@ -148,6 +149,7 @@ op(
     {"T": type_attr(ALL - HANDLES)},
     shape=_fingerprint_shape,
     kernel=_fingerprint_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_fingerprints,
@@ -157,7 +159,7 @@ op(
 # *** SdcaFprint ***
 
 
-def _halves(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _halves(attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any) -> Any:
         words = each(lambda rows: np.stack(farm128(rows), -1), x, (2,))
         words[..., 0][words[..., 0] < 2] += np.uint64(2**64 - 2)  # 0 and 1 are free for other uses
@@ -181,6 +183,7 @@ op(
     "output: int64",
     shape=lambda c: [None if c.shapes[0] is None else (*c.shapes[0], 2)],
     kernel=_halves,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=lambda rng, t: [

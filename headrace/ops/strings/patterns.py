@@ -128,7 +128,7 @@ def _scalar(x: Any, name: str) -> bytes:
     return out
 
 
-def _replace_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _replace_kernel(attrs: Mapping[str, Any]) -> Any:
     everywhere = attrs["replace_global"]
 
     def kernel(x: Any, pattern: Any, rewrite: Any) -> Any:
@@ -139,7 +139,7 @@ def _replace_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _static_replace_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _static_replace_kernel(attrs: Mapping[str, Any]) -> Any:
     replaced = _replacer(_bytes(attrs["pattern"]), _bytes(attrs["rewrite"]), attrs["replace_global"])
 
     def kernel(x: Any) -> Any:
@@ -149,11 +149,11 @@ def _static_replace_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _match_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _match_kernel(attrs: Mapping[str, Any]) -> Any:
     return lambda x, pattern: each(_matcher(_scalar(pattern, "Pattern")), x, np.bool_)
 
 
-def _static_match_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _static_match_kernel(attrs: Mapping[str, Any]) -> Any:
     matches = _matcher(_bytes(attrs["pattern"]))
     return lambda x: each(matches, x, np.bool_)
 
@@ -260,6 +260,7 @@ for _type, _ins, _outs, _attrs, _shape, _kernel, _sample, _doc in (
         _attrs,
         shape=_shape,
         kernel=_kernel,
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         batch=first_in_step(0),
         facts=_COST,

@@ -161,7 +161,7 @@ def _check_rank(serialized: Any, names: Any) -> None:
         )
 
 
-def _v1_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _v1_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(serialized: Any, names: Any, *defaults: Any) -> tuple[Any, ...]:
         _check_rank(serialized, names)
         wanted = _Wanted(
@@ -192,7 +192,7 @@ def _split_keys(keys: Sequence[str], attrs: Mapping[str, Any], prefix: str) -> _
     return list(zip(keys, types, ends, strict=True))
 
 
-def _v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _v2_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(serialized: Any, names: Any, *rest: Any) -> tuple[Any, ...]:
         _check_rank(serialized, names)
         keys, missing = _keys(rest[:6]), rest[6]
@@ -215,7 +215,7 @@ def _v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return single(kernel, _outputs(attrs, lengths=True))
 
 
-def _single_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _single_kernel(attrs: Mapping[str, Any]) -> Any:
     kinds = ("Ncontext_sparse", "Ncontext_dense", "Nfeature_list_sparse", "Nfeature_list_dense")
     numbers = [attrs[kind] for kind in kinds]
 
@@ -443,6 +443,7 @@ op(
     | _SHAPES,
     shape=_vector_shape,
     kernel=_v1_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_v1_samples,
@@ -462,6 +463,7 @@ op(
     | _SHAPES,
     shape=_batch_shape,
     kernel=_v2_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_v2_samples,
@@ -478,6 +480,7 @@ op(
     _numbers("context_sparse", "context_dense", "feature_list_sparse", "feature_list_dense") | _ALL_TYPES | _SHAPES,
     shape=_single_shape,
     kernel=_single_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_single_samples,

@@ -41,7 +41,7 @@ _FACTS = Facts(dynamic_shape=True, cost=flops_per_input(1000))
 def _splitting(name: str, split: Callable[[bytes, bytes, Mapping[str, Any]], list[bytes]]) -> Any:
     """Kernel factory of an op that splits a vector of strings into a sparse matrix."""
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         def kernel(x: Any, by: Any) -> Any:
             if x.ndim != 1:
                 raise InvalidArgumentError(f"input must be a vector, got shape: {show(x.shape)}")
@@ -115,6 +115,7 @@ op(
     {"skip_empty": True},
     shape=_split_shape,
     kernel=_splitting("delimiter", _at_bytes),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=lambda rng, dtype: [
@@ -132,6 +133,7 @@ op(
     {"maxsplit": -1},
     shape=_split_shape,
     kernel=_splitting("sep", _at_separator),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=lambda rng, dtype: [
@@ -158,7 +160,7 @@ def _checked_splits(splits: list[int], n: int) -> None:
         raise InvalidArgumentError(f"Last split value must be data size. Expected {n}, got {splits[-1]}")
 
 
-def _ngrams_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _ngrams_kernel(attrs: Mapping[str, Any]) -> Any:
     widths, pad_width = attrs["ngram_widths"], attrs["pad_width"]
     separator, left, right = (
         attrs[name].encode("utf-8", "surrogateescape") for name in ("separator", "left_pad", "right_pad")
@@ -248,6 +250,7 @@ op(
     },
     shape=_ngrams_shape,
     kernel=_ngrams_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     sample=_ngrams,
@@ -257,7 +260,7 @@ op(
 # *** UnsortedSegmentJoin ***
 
 
-def _segment_join_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _segment_join_kernel(attrs: Mapping[str, Any]) -> Any:
     separator = attrs["separator"].encode("utf-8", "surrogateescape")
 
     def kernel(x: Any, ids: Any, num_segments: Any) -> Any:
@@ -323,6 +326,7 @@ op(
     {"separator": "", "Tindices": INDEX, "Tnumsegments": type_attr(INDEX, int32)},
     shape=_segment_join_shape,
     kernel=_segment_join_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(100)),
     sample=_segment_joins,

@@ -77,7 +77,7 @@ def _formatter(attrs: Mapping[str, Any]) -> Callable[[Any], bytes]:
     return lambda x: real(float(x))
 
 
-def _as_string_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _as_string_kernel(attrs: Mapping[str, Any]) -> Any:
     to_text = _formatter(attrs)
     is_string = attrs["T"] is dtypes.string
 
@@ -128,6 +128,7 @@ op(
     },
     shape=same_as(0),
     kernel=_as_string_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_as_strings,
@@ -137,7 +138,7 @@ op(
 # *** StringToNumber ***
 
 
-def _to_number_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _to_number_kernel(attrs: Mapping[str, Any]) -> Any:
     out = attrs["out_type"]
 
     def converted(text: bytes) -> Any:
@@ -158,6 +159,7 @@ op(
     {"out_type": type_attr({dtypes.float32, dtypes.float64, *INDEX, dtypes.uint32, dtypes.uint64}, dtypes.float32)},
     shape=same_as(0),
     kernel=_to_number_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=lambda rng, dtype: [
@@ -185,7 +187,7 @@ def _characters_part(text: bytes, at: int, n: int) -> bytes | None:
     return b"".join(characters[at : at + max(n, 0)])
 
 
-def _substr_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _substr_kernel(attrs: Mapping[str, Any]) -> Any:
     part = _bytes_part if attrs["unit"] == "BYTE" else _characters_part
 
     def one(text: bytes, at: int, n: int) -> bytes:
@@ -231,6 +233,7 @@ op(
     {"T": INDEX, "unit": _UNIT},
     shape=_substr_shape,
     kernel=_substr_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_substrings,
@@ -240,7 +243,7 @@ op(
 # *** StringJoin, ReduceJoin ***
 
 
-def _string_join_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _string_join_kernel(attrs: Mapping[str, Any]) -> Any:
     separator = attrs["separator"].encode("utf-8", "surrogateescape")
 
     def kernel(*inputs: Any) -> Any:
@@ -271,6 +274,7 @@ op(
     {"N": int_attr(minimum=0), "separator": ""},
     shape=_string_join_shape,
     kernel=_string_join_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     batch=of_whole_shape,
     facts=_COST,
@@ -283,7 +287,7 @@ op(
 )
 
 
-def _reduce_join_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _reduce_join_kernel(attrs: Mapping[str, Any]) -> Any:
     separator, keep = attrs["separator"].encode("utf-8", "surrogateescape"), attrs["keep_dims"]
 
     def kernel(x: Any, axis: Any) -> Any:
@@ -331,6 +335,7 @@ op(
     {"keep_dims": False, "separator": ""},
     shape=lambda c: [shapes.reduced(c.shapes[0], c.axes(1), c.attrs["keep_dims"])],
     kernel=_reduce_join_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     batch=shifting_axes(1, 0),
     facts=Facts(dynamic_shape=True, cost=flops_per_element(100)),
@@ -341,7 +346,7 @@ op(
 # *** one string to one ***
 
 
-def _length_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _length_kernel(attrs: Mapping[str, Any]) -> Any:
     size = len if attrs["unit"] == "BYTE" else lambda x: sum(b & 0xC0 != 0x80 for b in x)
     return lambda x: np.array([size(v) for v in x.ravel()], np.int32).reshape(x.shape)
 
@@ -353,6 +358,7 @@ op(
     {"unit": _UNIT},
     shape=same_as(0),
     kernel=_length_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=lambda rng, dtype: [
@@ -365,7 +371,7 @@ op(
 
 
 def _case_kernel(of_bytes: Callable[[bytes], bytes], of_text: Callable[[str], str]) -> Any:
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         encoding = attrs["encoding"]
         if encoding not in ("", "utf-8"):
             raise InvalidArgumentError(f"only utf-8 or '' (no encoding) is supported, received: '{encoding}'")
@@ -384,6 +390,7 @@ for _name, _of_bytes, _of_text in (("Lower", bytes.lower, str.lower), ("Upper", 
         {"encoding": ""},
         shape=same_as(0),
         kernel=_case_kernel(_of_bytes, _of_text),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=_COST,
         oracle=lambda x, encoding="", f=_of_text, g=_of_bytes: _strings(
@@ -402,7 +409,8 @@ op(
     "input: string",
     "output: string",
     shape=same_as(0),
-    kernel=lambda xp, attrs: lambda x: _each(bytes.strip, x),
+    kernel=lambda attrs: lambda x: _each(bytes.strip, x),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=lambda rng, dtype: [

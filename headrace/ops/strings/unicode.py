@@ -158,7 +158,7 @@ def _reader(attrs: Mapping[str, Any], strict_controls: bool) -> Callable[[bytes]
 
 
 def _decode_kernel(offsets: bool) -> Any:
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         read, splits = _reader(attrs, strict_controls=False), attrs["Tsplits"].numpy
 
         def kernel(x: Any) -> Any:
@@ -190,7 +190,7 @@ def _written(points: np.ndarray, encoding: str) -> bytes:
     return out
 
 
-def _encode_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _encode_kernel(attrs: Mapping[str, Any]) -> Any:
     replacement, errors, encoding = _replacement(attrs), attrs["errors"], attrs["output_encoding"]
 
     def kernel(points: Any, splits: Any) -> Any:
@@ -231,12 +231,12 @@ def _encode_shape(c: Inference) -> Sequence[Shape]:
     return [(None if n is None else n - 1,)]
 
 
-def _transcode_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _transcode_kernel(attrs: Mapping[str, Any]) -> Any:
     read, encoding = _reader(attrs, strict_controls=True), attrs["output_encoding"]
     return lambda x: each(lambda text: _written(read(text).points, encoding), x)
 
 
-def _script_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _script_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any) -> Any:
         points, places = np.unique(x, return_inverse=True)
         scripts = np.fromiter(map(script_of, points.tolist()), np.int32, points.size)
@@ -309,6 +309,7 @@ for _name, _starts, _offsets, _doc in (
         _IN | _ON_ERRORS | _REPLACING | _CONTROLS | _SPLITS,
         shape=_decode_shape,
         kernel=_decode_kernel(_offsets),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(1000)),
         sample=_decodings(_offsets),
@@ -346,6 +347,7 @@ op(
     _ON_ERRORS | _OUT | _REPLACING | _SPLITS,
     shape=_encode_shape,
     kernel=_encode_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(100)),
     sample=_encodings,
@@ -358,6 +360,7 @@ op(
     _IN | _OUT | _ON_ERRORS | _REPLACING | _CONTROLS,
     shape=same_as(0),
     kernel=_transcode_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=lambda rng, dtype: [
@@ -385,6 +388,7 @@ op(
     "output: int32",
     shape=same_as(0),
     kernel=_script_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=lambda rng, dtype: [
