@@ -72,7 +72,9 @@ def _filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def _by_numpy(f: np.ufunc, t: DType, first: Any, is_sorted: bool) -> Callable[[Any, Any, int], Any]:
-    """Returns the function of rows, ids and the number of segments that reduces the rows of each id.
+    """Returns a function of rows, ids and the number of segments.
+
+    It reduces the rows of each id.
 
     Args:
       f: the reduction.
@@ -102,7 +104,10 @@ def _portable(xp: Any, f: np.ufunc, t: DType, first: Any, is_sorted: bool) -> Ca
     fill, worst = (int(first) if t in INTEGER else float(first)), -math.inf if f is np.maximum else math.inf
 
     def extremes(rows: Any, ids: Any, n: int) -> Any:
-        """Extremes of rows that contain NaN, of the elements after the last NaN of a segment, as in `_extremes`."""
+        """Extremes of rows that contain NaN.
+
+        They are those of the elements after the last NaN of a segment, as in `_extremes`.
+        """
         ones = (1,) * (rows.ndim - 1)
         numbers = xp.reshape(xp.arange(rows.shape[0], dtype=xp.int64, device=rows.device), (-1, *ones))
         none = by_place(xp, xp.maximum, xp.where(xp.isnan(rows), numbers, -1), ids, n, -1)

@@ -24,7 +24,6 @@ from headrace.ir.opdef import Facts, case, int_attr, op, string_attr
 from headrace.opkit.batch_products import einsum
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.jvp_rules import multilinear
-from headrace.opkit.namespaces import dtype_in
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, broadcast, merge_dim, show
 
@@ -163,7 +162,10 @@ def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _portable(xp: Any, ins: list[list[str]], out: list[str], t: DType) -> Any:
-    """The kernel by functions of the standard: a product of two inputs is a stack of products of matrices."""
+    """The kernel by functions of the standard.
+
+    A product of two inputs is a stack of products of matrices.
+    """
 
     def diagonal(x: Any, labels: list[str]) -> tuple[Any, list[str]]:
         """The input without repeated labels."""

@@ -125,7 +125,7 @@ class _Channels:
 
 
 class _NumpyChannels(_Channels):
-    """The same on numpy's arrays, with fewer passes over the memory, or by the library of the kernels."""
+    """The same on numpy's arrays, with fewer passes over the memory."""
 
     def __init__(self) -> None:
         super().__init__(np)
@@ -153,7 +153,10 @@ def _channels_in(xp: Any) -> _Channels:
 
 
 def _copier(xp: Any, t: DType) -> Callable[[Any], Any]:
-    """Returns the function that makes a new array of dtype `t`: two results are never one array."""
+    """Returns a function that makes a new array of dtype `t`.
+
+    Two results are never one array.
+    """
     to = dtype_in(xp, t)
     return (lambda s: xp.astype(s, to)) if is_standard(xp) else lambda s: s.astype(to)
 
@@ -174,7 +177,8 @@ def _require(x: Array, layout: str, vectors: Mapping[str, Array]) -> int:
             raise InvalidArgumentError(f"{name.split(', ')[-1]} must be 1-dimensional, got {show(v.shape)}")
         if v.shape[0] != x.shape[axis]:
             raise InvalidArgumentError(
-                f"{name} must have the same number of elements as the channels of x, got {v.shape[0]} and {x.shape[axis]}"
+                f"{name} must have the same number of elements as the channels of x, got {v.shape[0]} and "
+                f"{x.shape[axis]}"
             )
     return axis
 

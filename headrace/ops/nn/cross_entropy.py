@@ -37,7 +37,10 @@ def _centred(b: Any, p: Any, g: Any) -> Any:
 
 
 def _greatest(xp: Any) -> Callable[[Any], Any]:
-    """Returns the function that finds the greatest number of each row, -inf in rows without numbers."""
+    """Returns a function that finds the greatest number of each row.
+
+    It is -inf in rows without numbers.
+    """
     if not is_standard(xp):
         # np.max adds a microsecond to the calls of this
         maximum = np.maximum.reduce if xp is np else xp.max
