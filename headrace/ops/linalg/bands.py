@@ -7,16 +7,18 @@ at which a shorter diagonal is padded. A single diagonal is packed as a vector.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from headrace import shapes
-from headrace.dtypes import DType
+from headrace.dtypes import DType, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
-from headrace.opkit.arrays import zeros
+from headrace.opkit.arrays import check_size, zeros
+from headrace.opkit.namespaces import constant, integers
 from headrace.shapes import Dim, Shape
 
 # *** Which element of a packed band is which element of the matrix ***
@@ -37,11 +39,11 @@ def _check_band(rows: int, cols: int, low: int, high: int) -> None:
 
 def band_of(k: Any) -> tuple[int, int]:
     """The lowest and highest diagonal that the input `k` names."""
-    if k.ndim > 1 or k.size not in (1, 2):
+    if k.ndim > 1 or math.prod(k.shape) not in (1, 2):
         raise InvalidArgumentError(
             f"diag_index must be a scalar or a vector of one or two elements, received shape: {shapes.show(k.shape)}"
         )
-    ds = np.ravel(k).tolist()
+    ds = integers(k)
     return ds[0], ds[-1]
 
 
@@ -82,13 +84,56 @@ def places(rows: int, cols: int, low: int, high: int, align: str) -> tuple[Any, 
     return tuple(np.concatenate(p) for p in zip(*parts))
 
 
-def pack_band(x: Any, low: int, high: int, padding: Any, align: str, dtype: DType) -> Any:
+def _along(xp: Any, found: Sequence[Diagonal], values: Sequence[int], like: Any) -> Any:
+    """A number for each diagonal, as a column on the device of `like`."""
+    return xp.reshape(constant(xp, values, int64, like), (len(found), 1))
+
+
+def _packed(xp: Any, x: Any, found: Sequence[Diagonal], longest: int, padding: Any) -> Any:
+    """The diagonals of the matrices `x`, padded, [..., diagonals, longest]."""
+    rows, cols = x.shape[-2:]
+    steps = xp.arange(longest, dtype=xp.int64, device=x.device)[None, :]
+    steps = steps - _along(xp, found, [d.offset for d in found], x)
+    is_there = (steps >= 0) & (steps < _along(xp, found, [d.length for d in found], x))
+    first = _along(xp, found, [d.row * cols + d.column for d in found], x)
+    at = xp.reshape(xp.where(is_there, first + steps * (cols + 1), 0), (-1,))
+    taken = xp.take(xp.reshape(x, (*x.shape[:-2], rows * cols)), at, axis=-1)
+    return xp.where(is_there, xp.reshape(taken, (*x.shape[:-2], len(found), longest)), padding)
+
+
+def _replaced(xp: Any, x: Any, band: Any, low: int, high: int, found: Sequence[Diagonal]) -> Any:
+    """The matrices `x` with their diagonals replaced by the packed band [..., diagonals, longest]."""
+    rows, cols = x.shape[-2:]
+    row = xp.arange(rows, dtype=xp.int64, device=x.device)[:, None]
+    column = xp.arange(cols, dtype=xp.int64, device=x.device)[None, :]
+    number = column - row
+    is_inside = (number >= low) & (number <= high)
+    packed = xp.reshape(xp.where(is_inside, high - number, 0), (-1,))
+    offset = xp.reshape(xp.take(constant(xp, [d.offset for d in found], int64, x), packed), (rows, cols))
+    step = xp.where(row < column, row, column) + offset  # from the start of the packed row
+    longest = band.shape[-1]
+    at = xp.reshape(packed, (rows, cols)) * longest + xp.where(is_inside, step, 0)
+    flat = xp.reshape(band, (*band.shape[:-2], len(found) * longest))
+    taken = xp.reshape(xp.take(flat, xp.reshape(at, (-1,)), axis=-1), (*band.shape[:-2], rows, cols))
+    return xp.where(is_inside, taken, x)
+
+
+def pack_band(x: Any, low: int, high: int, padding: Any, align: str, dtype: DType, xp: Any = np) -> Any:
     """The diagonals of the matrices `x`; one diagonal is a vector, several are a matrix."""
     if x.ndim < 2:
         raise InvalidArgumentError(f"input must be at least 2-dim, received shape: {shapes.show(x.shape)}")
     rows, cols = x.shape[-2:]
     _check_band(rows, cols, low, high)
     shape = (*x.shape[:-2], high - low + 1, max(_longest(rows, cols, low, high), 0))
+    if xp is not np:
+        check_size(shape, dtype)
+        if padding is None:
+            padding = xp.zeros((), dtype=x.dtype, device=x.device)
+        if 0 in x.shape or 0 in shape:
+            out = xp.broadcast_to(padding, shape)
+        else:
+            out = _packed(xp, x, list(diagonals(rows, cols, low, high, align)), shape[-1], padding)
+        return out if low != high else out[..., 0, :]
     out = zeros(np, shape, dtype)
     if padding is not None:
         out[...] = padding
@@ -97,7 +142,7 @@ def pack_band(x: Any, low: int, high: int, padding: Any, align: str, dtype: DTyp
     return out if low != high else out[..., 0, :]
 
 
-def set_band(x: Any, band: Any, low: int, high: int, align: str) -> Any:
+def set_band(x: Any, band: Any, low: int, high: int, align: str, xp: Any = np) -> Any:
     """The matrices `x`, which may be written, with their diagonals replaced by the packed `band`."""
     rows, cols = x.shape[-2:]
     _check_band(rows, cols, low, high)
@@ -107,6 +152,11 @@ def set_band(x: Any, band: Any, low: int, high: int, align: str) -> Any:
             f"the diagonals {low} to {high} of matrices of shape {shapes.show(x.shape)} have the shape "
             f"{shapes.show(want)}, got {shapes.show(band.shape)}"
         )
+    if xp is not np:
+        if 0 in x.shape or 0 in band.shape:
+            return x
+        found = list(diagonals(rows, cols, low, high, align))
+        return _replaced(xp, x, band if low != high else band[..., None, :], low, high, found)
     r, c, i, j = places(rows, cols, low, high, align)
     x[..., r, c] = band[..., i, j] if low != high else band[..., j]
     return x

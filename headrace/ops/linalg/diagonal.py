@@ -6,6 +6,7 @@ with all diagonals padded at their end. The Batch names are older than the suppo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from headrace.opkit.arrays import check_size, entries, values_only, zeros
 from headrace.opkit.batch_rules import first_in_step, in_step
 from headrace.opkit.batch_shapes import diagonal_part, diagonal_tensor
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import dtype_in
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.band_forms import band_part, diagonal_form
@@ -98,6 +100,8 @@ def _diag_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         rows, cols = matrix_sides(band.shape[-1], low, high, int(num_rows), int(num_cols))
         shape = (*batch, rows, cols)
         check_size(shape, dtype)
+        if xp is not np:
+            return set_band(xp.broadcast_to(padding, shape), band, low, high, align, xp)
         out = np.empty(shape, dtype.numpy)
         out[...] = padding
         r, c, i, j = places(rows, cols, low, high, align)
@@ -109,18 +113,25 @@ def _diag_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 def _part_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     align, dtype = attrs.get("align", "LEFT_LEFT"), attrs["T"]
-    return lambda x, k, padding: pack_band(x, *band_of(k), padding, align, dtype)
+    return lambda x, k, padding: pack_band(x, *band_of(k), padding, align, dtype, xp)
+
+
+def _part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return lambda x: pack_band(x, 0, 0, None, "LEFT_LEFT", attrs["T"], xp)
 
 
 def _set_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    align = attrs.get("align", "LEFT_LEFT")
+    put = _put_kernel(xp, attrs.get("align", "LEFT_LEFT"))
+    return lambda x, band, k: put(x, band, *band_of(k))
 
-    def kernel(x: Any, band: Any, k: Any) -> Any:
+
+def _put_kernel(xp: Any, align: str) -> Any:
+    def put(x: Any, band: Any, low: int, high: int) -> Any:
         if x.ndim < 2:
             raise InvalidArgumentError(f"input must be at least 2-dim, received shape: {shapes.show(x.shape)}")
-        return set_band(np.array(x), band, *band_of(k), align)
+        return set_band(np.array(x) if xp is np else x, band, low, high, align, xp)
 
-    return kernel
+    return put
 
 
 def _diag_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -129,14 +140,19 @@ def _diag_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(diagonal: Any) -> Any:
         if not diagonal.ndim:
             raise InvalidArgumentError("input must be at least 1-dim, received shape: []")
-        return set_band(zeros(np, (*diagonal.shape, diagonal.shape[-1]), dtype), diagonal, 0, 0, "LEFT_LEFT")
+        shape = (*diagonal.shape, diagonal.shape[-1])
+        if xp is np:
+            return set_band(zeros(np, shape, dtype), diagonal, 0, 0, "LEFT_LEFT")
+        check_size(shape, dtype)
+        nothing = xp.zeros(shape, dtype=diagonal.dtype, device=diagonal.device)
+        return set_band(nothing, diagonal, 0, 0, "LEFT_LEFT", xp)
 
     return kernel
 
 
 def _set_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    set_banded = _set_banded_kernel(xp, {"align": "LEFT_LEFT"})
-    return lambda x, diagonal: set_banded(x, diagonal, np.int32(0))
+    put = _put_kernel(xp, "LEFT_LEFT")
+    return lambda x, diagonal: put(x, diagonal, 0, 0)
 
 
 # *** gradients ***
@@ -270,6 +286,7 @@ for _version_name, _attrs in (("V3", {**_ANY, "align": _ALIGN}), ("V2", _ANY)):
             _attrs,
             shape=_shape,
             kernel=_kernel,
+            xp=True,
             grad=_grad,
             jvp=linear(*_moved), batch=first_in_step(*((0, 1) if _type == "MatrixSetDiag" else (0,))),
             form=_BANDED_FORMS[_type],
@@ -288,7 +305,7 @@ for _prefix in ("", "Batch"):
          "Matrices with the given main diagonal, and zeros elsewhere."),
         ("MatrixDiagPart", "input: T", "diagonal: T",
          lambda c: [band_shape(c.shapes[0], (0, 0))],
-         lambda xp, attrs: lambda x: pack_band(x, 0, 0, None, "LEFT_LEFT", attrs["T"]),
+         _part_kernel,
          lambda b, n, dy: [b.MatrixSetDiag(b.ZerosLike(n.input), dy)], ["input"],
          lambda x: part_model(x, 0, 0),
          (((3, 3),), ((2, 2, 3),), ((3, 2),)),
@@ -309,6 +326,7 @@ for _prefix in ("", "Batch"):
             _ANY,
             shape=_shape,
             kernel=_kernel,
+            xp=True,
             grad=_grad,
             jvp=linear(*_along), batch=in_step,
             form=_MAIN_FORMS[_type],
@@ -321,7 +339,8 @@ for _prefix in ("", "Batch"):
 
 
 def _band_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    zero = b"" if attrs["T"] is dtypes.string else attrs["T"].numpy.type(0)
+    t = attrs["T"]
+    zero = b"" if t is dtypes.string else t.numpy.type(0) if xp is np else None
 
     def kernel(x: Any, num_lower: Any, num_upper: Any) -> Any:
         if x.ndim < 2 or num_lower.ndim or num_upper.ndim:
@@ -333,9 +352,10 @@ def _band_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for name, n, least in (("lower", lower, rows), ("upper", upper, cols)):
             if n > least:
                 raise InvalidArgumentError(f"num_{name} must be negative or less or equal to {least}, got: {n}")
-        distance = xp.arange(rows)[:, None] - xp.arange(cols)
+        row, column = (xp.arange(n, dtype=xp.int64, device=x.device) for n in (rows, cols))
+        distance = row[:, None] - column[None, :]
         inside = (distance <= (lower if lower >= 0 else rows)) & (-distance <= (upper if upper >= 0 else cols))
-        return xp.where(inside, x, zero)
+        return xp.where(inside, x, xp.zeros((), dtype=x.dtype, device=x.device) if zero is None else zero)
 
     return kernel
 
@@ -359,6 +379,7 @@ for _type, _index, _attrs in (
         _attrs,
         shape=same_as(0),
         kernel=_band_part_kernel,
+        xp=True,
         grad=lambda b, n, dy: [b.MatrixBandPart(dy, n.num_lower, n.num_upper), None, None],
         jvp=linear("input"),
         batch=first_in_step(0),
@@ -384,9 +405,15 @@ def _tensor_diag_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any) -> Any:
         if not x.ndim:
             raise InvalidArgumentError("Input must be at least rank 1, got 0")
-        out = zeros(np, x.shape + x.shape, attrs["T"])
-        out.reshape(-1)[:: x.size + 1] = x.ravel()
-        return out
+        shape = (*x.shape, *x.shape)
+        if xp is np:
+            out = zeros(np, shape, attrs["T"])
+            out.reshape(-1)[:: x.size + 1] = x.ravel()
+            return out
+        check_size(shape, attrs["T"])
+        n = math.prod(x.shape)
+        one = xp.eye(n, dtype=dtype_in(xp, attrs["T"]), device=x.device)
+        return xp.reshape(xp.where(one != 0, xp.reshape(x, (n, 1)), one), shape)
 
     return kernel
 
@@ -409,8 +436,8 @@ def _tensor_diag_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"The rank must be even and positive and both halves of the shape equal, got {shapes.show(x.shape)}"
             )
-        n = int(np.prod(shape))
-        return x.reshape(n, n).diagonal().reshape(shape)
+        n = math.prod(shape)
+        return xp.reshape(xp.linalg.diagonal(xp.reshape(x, (n, n))), shape)
 
     return kernel
 
@@ -431,6 +458,7 @@ op(
     _NUMBERS,
     shape=_tensor_diag_shape,
     kernel=_tensor_diag_kernel,
+    xp=True,
     grad=lambda b, n, dy: [b.DiagPart(dy)],
     jvp=linear("diagonal"),
     batch=diagonal_tensor,
@@ -446,6 +474,7 @@ op(
     _NUMBERS,
     shape=_tensor_diag_part_shape,
     kernel=_tensor_diag_part_kernel,
+    xp=True,
     grad=lambda b, n, dy: [b.Diag(dy)],
     jvp=linear("input"),
     batch=diagonal_part,
