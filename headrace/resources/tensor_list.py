@@ -558,10 +558,10 @@ class TensorList:
         return self._with(Vector.of(items), sum(item is not UNINITIALIZED for item in items))
 
     def _check_element(self, value: Value, verb: str, where: str) -> None:
-        if numpy_dtype_of(value) != self.element_dtype.numpy and not values.is_foreign(value):
+        dtype, wanted = numpy_dtype_of(value), self.element_dtype.numpy
+        if dtype is not wanted and not values.is_foreign(value) and dtype != wanted:
             raise InvalidArgumentError(
-                f"Invalid data types; list elements {self.element_dtype.name} but tried to {verb} "
-                f"{numpy_dtype_of(value)}"
+                f"Invalid data types; list elements {self.element_dtype.name} but tried to {verb} {dtype}"
             )
         shape = shape_of(value)
         if shape != self.element_shape and not shapes.fits(shape, self.element_shape):

@@ -116,7 +116,7 @@ def pack_band(xp: Any, x: Any, low: int, high: int, padding: Any, align: str, dt
 
 
 def set_band(xp: Any, x: Any, band: Any, low: int, high: int, align: str) -> Any:
-    """The matrices `x`, arrays of numpy that may be written, with their diagonals replaced by the packed `band`."""
+    """The matrices `x`, writable if of numpy, with diagonals replaced by `band`."""
     rows, cols = x.shape[-2:]
     _check_band(rows, cols, low, high)
     want = (*x.shape[:-2], *((high - low + 1,) if low != high else ()), max(_longest(rows, cols, low, high), 0))
@@ -129,7 +129,7 @@ def set_band(xp: Any, x: Any, band: Any, low: int, high: int, align: str) -> Any
 
 
 def spread_band(xp: Any, band: Any, out: Any, low: int, high: int, align: str) -> Any:
-    """The matrices `out`, arrays of numpy that may be written, with their diagonals replaced by the packed `band`."""
+    """`set_band` without a check of the shapes."""
     rows, cols = out.shape[-2:]
     r, c, i, j = places(rows, cols, low, high, align)
     if xp is np:
@@ -141,7 +141,7 @@ def spread_band(xp: Any, band: Any, out: Any, low: int, high: int, align: str) -
 
 
 def _arranged(xp: Any, x: Any, source: np.ndarray, otherwise: Any) -> Any:
-    """The elements of `x` along its last axis at the positions `source`, and `otherwise` where that is -1."""
+    """The elements of `x` at `source`, along its last axis, and `otherwise` for -1."""
     shape = (*x.shape[:-1], *source.shape)
     is_taken = source >= 0
     if not is_taken.any():
