@@ -1,4 +1,4 @@
-"""Sums of the rows that belong to one place, in any namespace of the array API standard.
+"""Sums of the rows that belong to one place, and places of elements, in any namespace of the array API standard.
 
 The standard has no function that adds to given places. Sorted by place, the rows of a place are neighbours. They are
 added in pairs, then in fours and so on, so that the number of steps is the logarithm of the greatest number of rows of a
@@ -61,3 +61,26 @@ def by_place(xp: Any, f: Callable[[Any, Any], Any], rows: Any, places: Any, n: i
         step *= 2
     first = xp.minimum(first, xp.full_like(first, count - 1))
     return xp.where(xp.reshape(counts > 0, (-1, *width)), xp.take(rows, first, axis=0), out)
+
+
+# *** Places ***
+
+
+def first_true(xp: Any, wrong: Any) -> int | None:
+    """Returns the place of the first true element of a vector of bools; None if there is none."""
+    if not xp.any(wrong):
+        return None
+    return int(xp.argmax(wrong if xp is np else xp.astype(wrong, xp.int8)))
+
+
+def distinct(xp: Any, x: Any) -> tuple[Any, Any]:
+    """Returns the distinct elements of a vector of integers in ascending order, and the place of each element there."""
+    if xp is np:
+        found, places = np.unique(x, return_inverse=True)
+        return found, places
+    if not x.shape[0]:
+        return x, converter(xp, int64)(x)
+    ascending = xp.sort(x)
+    is_first = xp.concat([xp.ones_like(x[:1], dtype=xp.bool), ascending[1:] != ascending[:-1]])
+    found = ascending[is_first]
+    return found, xp.searchsorted(found, x, side="left")
