@@ -32,8 +32,8 @@ from headrace.ir.edit.copying import copy_graph
 from headrace.ir.edit.editor import Editor
 from headrace.ir.edit.lowered_names import name_as_lowered
 from headrace.ir.function import nested_operations
-from headrace.ir.kernel import CPU
-from headrace.ir.notes import CountedResidual, ResidualPush
+from headrace.ir.kernel import CPU, has_namespace
+from headrace.ir.notes import CountedResidual, OnDevice, ResidualPush
 from headrace.ir.text.dumps import Dumps
 from headrace.lower import Lowered, is_structured, lower
 from headrace.lower.collectives import expand_collectives, expand_named_collectives, is_collective
@@ -111,6 +111,10 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
         is_whole = len(used) < 2 and is_optimized and not reasons and all(map(_is_cpu, used))
         if is_whole and environment.is_remote:
             return CompiledStep(request, stages.made, device=min(used, default=""), is_whole=True)
+        if is_optimized and not reasons and not environment.is_remote:
+            joined = stages.run("join", joined_step, step, lowered, placement)
+            if joined is not None:
+                return compiled_function(request, stages, joined)
         if len(used) > 1 or not all(map(_is_cpu, used)) or environment.is_remote:
             if not environment.is_remote or len(used) > 1:
                 where = f"it runs on {len(used)} devices" if len(used) > 1 else f"it runs on {min(used)}"
@@ -318,7 +322,12 @@ def partitioned(environment: Environment, lowered: Lowered, placement: Placement
         found = {op: costs.seconds(op, models[of[op]]) for op in ops}
         if max(found.values(), default=0.0) >= thresholds.LONG_OPERATION:  # else delaying a Recv takes longer
             seconds = found
-    return partition(ops, of, functions=lowered.functions, bfloat16=environment.options.bfloat16, costs=seconds)
+    parts = partition(ops, of, functions=lowered.functions, bfloat16=environment.options.bfloat16, costs=seconds)
+    for name, part in parts.items():
+        if has_namespace(DeviceSpec.from_string(name).type or CPU):
+            for op in (*part.ops, *(o for body in part.called.values() for o in body)):
+                Editor(op.graph).add_note(op, OnDevice(name, tuple(range(len(op.outputs)))))
+    return parts
 
 
 def divided(
@@ -338,6 +347,27 @@ def divided(
         return divide(step.graph, step.args, step.retvals, step.targets, where, bfloat16=bfloat16)
     except Indivisible:
         return None
+
+
+def joined_step(step: StepGraph, lowered: Lowered, placement: Placement) -> StepGraph | None:
+    """Joins a structured step on one CPU and one device of another library; None if it cannot be one function.
+
+    The device of an operation in a conditional, loop or function is that of its copy in the lowered form.
+    """
+    used = [DeviceSpec.from_string(d) for d in sorted(set(placement.of.values()))]
+    others = [d for d in used if d.type != CPU]
+    if len(others) != 1 or len(used) > 2 or not has_namespace(others[0].type or CPU):
+        return None
+    from headrace.partition.joined import join
+    from headrace.partition.shares import Indivisible, devices_of
+
+    step = step.copy()
+    whole = {op: placement.of[copy] for copy, op in lowered.left.items()}
+    try:
+        where = devices_of(step.graph, placement.of, whole, is_collective)
+    except Indivisible:
+        return None
+    return step if join(step.graph, where, others[0]) else None
 
 
 def with_fused_regions(

@@ -241,6 +241,10 @@ LONG_OPERATION: Final = 1e-4
 # Unit: bytes. Estimate (tests/partition/test_partition.py).
 COPIED_CONSTANT_BYTES: Final = 1 << 16
 
+# Size up to which integers stay on the host in a step on the host and a device: kernels read them as axes and shapes.
+# Unit: elements. Bound.
+HOST_ELEMENTS: Final = 16
+
 # *** Lowering: lower ***
 
 # Size from which a collective is a ring instead of a tree. Handing over a tensor costs about 50 µs, and memory copies

@@ -77,6 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "targets": GRAPH | {"schedule"},
     "compile": GRAPH | {"schedule", "targets"},
     "execute": GRAPH,
+    "devices": GRAPH | {"execute"},
     "compiled_step": ENGINE,
     "stages": ENGINE,
     "pipeline": ENGINE | {"compiled_step", "environment", "stages"},
@@ -137,6 +138,7 @@ LAYER = (
         "api": "3a",
         "recover": "3a",
         "execute": "3 run",
+        "devices": "3 run",
     }
     | dict.fromkeys(FRONT - {"api", "recover"}, "3b")
     | dict.fromkeys(PASSES, "3 passes")
@@ -181,6 +183,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "files": ARRAYS | {"google", "google_crc32c", "safetensors"},
     "ops": ARRAYS | {"scipy", "re2", "PIL"},
     "execute": ARRAYS | {"threadpoolctl", "jax"},
+    "devices": ARRAYS | {"torch", "array_api_compat"},
     "targets": ARRAYS | {"llvmlite", "scipy", "threadpoolctl"},
     "compile": ARRAYS | {"jax"},
     "v1": ARRAYS | {"google", "scipy"},  # messages of `tf.test`; `tf.contrib.opt.ScipyOptimizerInterface`

@@ -673,18 +673,24 @@ class Link:
             return
         try:
             with self._lock:
-                if self._is_writing or self._is_finished:
+                if self._is_finished:
                     return
-                self._is_finished = True
-                self._reactor.unregister(self._fd)
-                self._socket.close()
-                self._queue.clear()
-                self._queued = 0
-                if self._outgoing is not None:
-                    self._outgoing.close()
-                self._outgoing = self._incoming = None
+                is_in_use = self._is_writing
+                if not is_in_use:
+                    self._is_finished = True
+                    self._reactor.unregister(self._fd)
+                    self._socket.close()
+                    self._queue.clear()
+                    self._queued = 0
+                    if self._outgoing is not None:
+                        self._outgoing.close()
+                    self._outgoing = self._incoming = None
         finally:
             self._reading.release()
+        if is_in_use:
+            if not self._is_writing:  # the writer has just ended, and its call found `_reading` acquired
+                self._finish_soon()
+            return
         if self._beat_timer is not None:
             self._beat_timer.cancel()
         self._reactor.discard(self)

@@ -292,6 +292,10 @@ class Reactor:
         self._jobs.append(job)
         if self._is_polling:
             self._interrupt()
+        if self._end_reason is not None:  # `_shut` may have emptied the queue before
+            with contextlib.suppress(ValueError):  # it has run the job
+                self._jobs.remove(job)
+                raise self._end_error()
 
     def call_later(self, seconds: float, job: Job) -> Timer:
         """Runs `job` after a number of seconds. Thread-safe.
@@ -547,7 +551,8 @@ class Reactor:
             self._alarm.close()
         with self._timer_lock:
             self._timers.clear()
-        for things in (self._jobs, self._ready, self._unflushed, self._callbacks, self._members):
+        self._run_queue()  # a thread may have submitted the end of its link after the last round
+        for things in (self._ready, self._unflushed, self._callbacks, self._members):
             things.clear()
         self._ended.set()
 

@@ -17,6 +17,7 @@ fetched, `get` makes an array of it again (`execute.ports`).
 from __future__ import annotations
 
 import abc
+import importlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -197,6 +198,26 @@ device_types: Registry[DeviceFactory] = Registry("device type")
 device_types.register("CPU", LocalDevice)
 
 
+#: Device types of headrace's own that need another library, with the module that registers each one.
+EXTRAS: Final = {"GPU": "headrace.devices.torch", "TORCH": "headrace.devices.torch"}
+
+
+def _load(type: str) -> None:
+    """Imports the module that registers a device type.
+
+    Raises:
+      InvalidArgumentError: its library is not installed.
+    """
+    try:
+        importlib.import_module(EXTRAS[type])
+    except ModuleNotFoundError as e:
+        if e.name is None or e.name.startswith("headrace"):
+            raise
+        raise InvalidArgumentError(
+            f"devices of type {type!r} need the package {e.name!r}, which is not installed: pip install 'headrace[torch]'"
+        ) from e
+
+
 def register_device(type: str, factory: DeviceFactory) -> None:
     """Adds a type of devices, which sessions can then create: `hr.Session(devices={"DLP": 1})`.
 
@@ -257,6 +278,8 @@ def make_devices(
         # a missing kernel of another device type loads no plugins, so all plugins are loaded before such a device
         # exists
         failures = plugins.load() if type != "CPU" else []
+        if n and type in EXTRAS and type not in device_types:
+            _load(type)
         factory = device_types.find(type)
         if factory is None:
             known = ", ".join(sorted(device_types))

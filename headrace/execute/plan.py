@@ -29,7 +29,7 @@ from headrace.ir import output_check
 from headrace.ir.analysis import frames as ir_frames
 from headrace.ir.analysis.flops import flops_of, is_threaded
 from headrace.ir.device import DeviceSpec
-from headrace.ir.kernel import CPU, find_kernel, made_for, why_none
+from headrace.ir.kernel import CPU, find_kernel, has_namespace, made_for, made_on, why_none
 from headrace.ir.notes import FusedKernel
 from headrace.opkit.kernel_library import kernel_with_library
 
@@ -424,7 +424,7 @@ def _add_graph(plan: Plan, ops: Sequence[Operation], function: str | None) -> Fr
 
     opened = {enter: frame_plans[id(f)] for f in tree.frames for enter in f.enters}
     nodes: dict[Operation, PlanNode] = {}
-    constants = _constants(ops, _device_type(plan))
+    constants = _constants(ops, DeviceSpec.from_string(plan.device))
     for op in ops:
         if op in constants:
             continue
@@ -461,7 +461,7 @@ def _called(call: Operation, roots: Mapping[str, FramePlan]) -> FramePlan:
     return root
 
 
-def _constants(ops: Sequence[Operation], device: str) -> dict[Operation, Any]:
+def _constants(ops: Sequence[Operation], device: DeviceSpec) -> dict[Operation, Any]:
     """Values of the constants that need no node: in the root frame, without inputs.
 
     A constant that feeds a Merge stays a node, because the order of the tokens at a Merge matters. A constant on a
@@ -472,11 +472,13 @@ def _constants(ops: Sequence[Operation], device: str) -> dict[Operation, Any]:
     out: dict[Operation, Any] = {}
     for op in ops:
         if op.type == "Const" and not op.control_inputs and op not in merged:
-            kernel = find_kernel(op, device) or find_kernel(op)
+            kernel = find_kernel(op, device.type or CPU)
+            make = made_for if kernel is None or not has_namespace(device.type or CPU) else _on(device)
+            kernel = kernel or find_kernel(op)
             if kernel is None or kernel.form != "pure":
                 continue
             if isinstance(op.attrs["value"], np.ndarray):  # for other values the kernel raises its error when it fires
-                out[op] = made_for(op, kernel)()
+                out[op] = make(op, kernel)()
     return out
 
 
@@ -507,6 +509,10 @@ def _make_node(plan: Plan, op: Operation, frame: FramePlan, in_function: bool) -
     return node
 
 
+def _on(device: DeviceSpec) -> Callable[[Operation, Kernel], Callable[..., Any]]:
+    return lambda op, kernel: made_on(op, kernel, device)
+
+
 def _device_type(plan: Plan) -> str:
     return DeviceSpec.from_string(plan.device).type or CPU
 
@@ -535,7 +541,10 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
             factory = output_check.later(op, factory, node.kind == ASYNC, device == CPU)
         plan.binders.append((op, factory))
         return
-    f = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
+    if has_namespace(device):
+        f = made_on(op, kernel, DeviceSpec.from_string(plan.device))
+    else:
+        f = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
     has_parts = getattr(f, "uses_threads", False)
     plan.uses_threads |= has_parts
     plan.is_threaded |= has_parts

@@ -24,14 +24,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from headrace.device_arrays import on_arrays
+from headrace.dtypes import resource
 from headrace.errors import HeadraceError, InvalidArgumentError
-from headrace.ir.notes import NO_NOTES
+from headrace.ir.device import DeviceSpec
+from headrace.ir.notes import NO_NOTES, OnDevice
 from headrace.ir.opdef import op_registry
 from headrace.ir.source import is_ours
 from headrace.records import record
 from headrace.registry import DuplicateError, line_of_caller
 
 if TYPE_CHECKING:
+    from headrace.device_arrays import ArrayMemory
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation
     from headrace.ir.notes import Note, Notes
@@ -221,9 +225,8 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
     record = op.opdef
     if device != CPU:
         there = _namespaces.get(device)
-        if there is None or not record.xp or record.kernel is None or not there.has(op):
+        if there is None or not record.xp or not there.has(op):
             return None
-        return Kernel("pure", record.kernel)
     if record.kernel is not None:
         return Kernel("pure", record.kernel)
     if record.stateful is not None:
@@ -278,16 +281,22 @@ class _Namespace:
 
     load: Callable[[], Any]
     dtypes: frozenset[DType]
+    memory: Callable[[int], ArrayMemory]
 
     def has(self, op: Operation) -> bool:
-        """Whether it has the dtypes of all inputs and outputs."""
-        return all(t.dtype in self.dtypes for t in (*op.inputs, *op.outputs))
+        """Whether it has the dtypes of all inputs and outputs; handles of variables are the host's."""
+        tensors = (*op.inputs, *op.outputs)
+        if op.opdef.kernel is None:
+            return all(t.dtype.base in self.dtypes or t.dtype is resource for t in tensors)
+        return all(t.dtype in self.dtypes for t in tensors)
 
 
 _namespaces: dict[str, _Namespace] = {}  # by device type
 
 
-def provide_namespace(device: str, load: Callable[[], Any], dtypes: Iterable[DType]) -> None:
+def provide_namespace(
+    device: str, load: Callable[[], Any], dtypes: Iterable[DType], memory: Callable[[int], ArrayMemory]
+) -> None:
     """Registers the namespace of the arrays of devices of type `device`.
 
     The devices then run each op whose record declares `xp=True`, on the given dtypes.
@@ -296,14 +305,33 @@ def provide_namespace(device: str, load: Callable[[], Any], dtypes: Iterable[DTy
       device: the type of devices.
       load: returns the namespace. It is called when a kernel is first made.
       dtypes: the dtypes that its functions support.
+      memory: returns the memory of a device, given its number.
     """
-    _namespaces[device] = _Namespace(load, frozenset(dtypes))
+    _namespaces[device] = _Namespace(load, frozenset(dtypes), memory)
 
 
-def namespace_of(device: str) -> Any:
-    """Returns the namespace of the arrays of a type of devices; numpy for the CPU and types without one."""
-    found = _namespaces.get(device)
-    return np if found is None else found.load()
+def has_namespace(device: str) -> bool:
+    """Whether devices of type `device` have a namespace of their own."""
+    return device in _namespaces
+
+
+def memory_of(device: DeviceSpec) -> ArrayMemory:
+    """Returns the memory of a device whose type has a namespace."""
+    return _namespaces[device.type or CPU].memory(device.index or 0)
+
+
+def device_memory(op: Operation) -> ArrayMemory | None:
+    """Returns the memory of the device that computes `op`, if its type has a namespace (`ir.notes.OnDevice`)."""
+    there = op.notes.get(OnDevice)
+    return None if there is None else memory_of(DeviceSpec.from_string(there.device))
+
+
+def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., Any]:
+    """Returns a pure kernel for the attributes of `op`, which takes and returns values in the memory of a device.
+
+    The device's type has a namespace. Errors are those of `made_for`.
+    """
+    return on_arrays(made_for(op, kernel, _namespaces[device.type or CPU].load()), memory_of(device))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:

@@ -391,3 +391,21 @@ class FusedKernel(Note):
 
     compute: Any
     flops: float | None = None
+
+
+@note
+@record(frozen=True, slots=True)
+class OnDevice(Note):
+    """The outputs of an operation that are in the memory of a device, in a step on the host and this device.
+
+    The device computes the operation, unless it owns graphs.
+
+    Attributes:
+      device: the full name of the device.
+      outputs: the positions of these outputs.
+    """
+
+    is_local: ClassVar[bool] = True
+
+    device: str
+    outputs: tuple[int, ...]

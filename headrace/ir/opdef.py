@@ -631,7 +631,8 @@ def op(
       shape: the shape rule, `rule(c) -> [shape of each flat output]`; `c` is an `ir.infer.Inference`.
       kernel: for pure ops: `(attrs) -> f(*arrays)`. `f` returns the array if the op has one output, else a tuple.
       xp: whether the kernel computes in any namespace of the array API standard. It is then `(xp, attrs) ->
-        f(*arrays)`, and devices with other arrays than numpy's can run the op (`opkit.namespaces`).
+        f(*arrays)`, and devices with other arrays than numpy's can run the op (`opkit.namespaces`). A stateful kernel
+        with `xp=True` also takes values in the memory of a device (`device_arrays`).
       stateful: `(ctx, attrs) -> f(*arrays)`, called once for each step; see `ir.kernel.KernelContext`.
       async_: `(ctx, attrs) -> f(*arrays, done)`, for kernels that may wait; `done` takes the result or an exception.
       primitive: the name of a control-flow primitive, which the executor itself runs.

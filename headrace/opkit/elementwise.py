@@ -9,7 +9,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError
-from headrace.opkit.namespaces import converter
+from headrace.opkit.namespaces import complex_of, converter, is_standard, number, real_and_imag
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -28,6 +28,11 @@ Derivative: TypeAlias = "Callable[[Builder, GradNode], Tensor]"
 def ufunc(name: str) -> KernelFactory:
     """Returns the kernel factory of the array namespace's function `name`."""
     return lambda xp, attrs: getattr(xp, name)
+
+
+def computed_in(dtype: DType) -> DType:
+    """Returns the dtype in which `widened` computes."""
+    return dtypes.float32 if dtype in HALF else dtype
 
 
 def widened(f: Callable[..., Any], dtype: DType, xp: Any = np) -> Callable[..., Any]:
@@ -53,23 +58,31 @@ def composed(f: Callable[..., Any], attr: str = "T") -> KernelFactory:
     return factory
 
 
-def log1p(xp: Any, x: Any) -> Any:
-    """Computes log(1 + x), precise for small x.
+def log1p(xp: Any, dtype: DType) -> Callable[[Any], Any]:
+    """Returns the function log(1 + x), precise for small x.
 
-    numpy's function of complex numbers rounds 1 + x. The real part here is log1p(|1 + x|² - 1) / 2 near 0, as in
-    machine code.
+    The function of complex numbers of numpy and of other namespaces rounds 1 + x. The real part here is
+    log1p(|1 + x|² - 1) / 2 near 0, as in machine code.
 
     Args:
       xp: the array namespace.
-      x: the array.
+      dtype: the dtype of the arrays.
     """
-    if x.dtype.kind != "c" or hasattr(xp, "complex_of"):  # a namespace that records formulas, for machine code
-        return xp.log1p(x)
-    real, imag = x.real, x.imag
-    is_small = (abs(real) < 0.5) & (abs(imag) < 0.5)
-    out = xp.asarray(xp.log1p(x))
-    out.real = xp.where(is_small, xp.log1p(2 * real + (real * real + imag * imag)) / 2, out.real)
-    return out[()]
+    if not dtype.is_complex or hasattr(xp, "complex_of"):  # a namespace that records formulas, for machine code
+        return xp.log1p  # type: ignore[no-any-return]
+
+    def precise(x: Any) -> Any:
+        real, imag = real_and_imag(xp, x)
+        is_small = (abs(real) < 0.5) & (abs(imag) < 0.5)
+        near = xp.log1p(2 * real + (real * real + imag * imag)) / 2
+        out = xp.log1p(x)
+        if is_standard(xp):
+            return complex_of(xp, xp.where(is_small, near, xp.real(out)), xp.imag(out), dtype)
+        out = xp.asarray(out)
+        out.real = xp.where(is_small, near, out.real)
+        return out[()]
+
+    return precise
 
 
 def kept(condition: Any, x: Any, buffer: Any = None) -> Any:
@@ -87,6 +100,14 @@ def kept(condition: Any, x: Any, buffer: Any = None) -> Any:
     mask = np.negative(condition.view(np.int8), out=buffer, dtype=bits)  # all ones where true
     mask &= x.view(bits)
     return mask.view(x.dtype)
+
+
+def keeping(xp: Any, dtype: DType) -> Callable[[Any, Any], Any]:
+    """Returns `kept` for arrays of numpy, and a function of the same result by `where` for those of other namespaces."""
+    if xp is np:
+        return kept
+    zero = number(xp, 0, dtype)
+    return lambda condition, x: xp.where(condition, x, zero)
 
 
 def require_same_shape(a: Any, b: Any, op: str) -> None:

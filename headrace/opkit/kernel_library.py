@@ -243,14 +243,18 @@ def kernel_library(xp: Any = np) -> KernelLibrary:
 
 
 def contiguous(x: Any, xp: Any = np) -> Any:
-    """Returns an array in row-major order; it is a copy if `x` has another one."""
-    found = kernel_library(xp).contiguous(x) if x.size >= thresholds.NATIVE_TRANSPOSE else None
-    return xp.ascontiguousarray(x) if found is None else found
+    """Returns an array in row-major order, if its namespace is numpy; it is a copy if `x` has another one."""
+    if xp is not np:
+        return x  # other namespaces do not tell the order
+    found = kernel_library().contiguous(x) if x.size >= thresholds.NATIVE_TRANSPOSE else None
+    return np.ascontiguousarray(x) if found is None else found
 
 
 def reduced(ufunc: np.ufunc, x: Any, axes: Sequence[int], xp: Any = np) -> Any:
     """Returns `KernelLibrary.reduced` of a large array; None leaves an array to the kernel."""
-    return kernel_library(xp).reduced(ufunc, x, axes) if x.size >= thresholds.NATIVE_REDUCTION else None
+    if xp is not np or x.size < thresholds.NATIVE_REDUCTION:
+        return None
+    return kernel_library().reduced(ufunc, x, axes)
 
 
 # *** Elementwise operations ***

@@ -17,6 +17,7 @@ Source: the Python array API standard, https://data-apis.org/array-api/2024.12.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ def dtype_in(xp: Any, dtype: DType) -> Any:
     Raises:
       AttributeError: the namespace has no such dtype.
     """
-    return dtype.numpy if xp is np else getattr(xp, dtype.name)
+    return getattr(xp, dtype.name) if is_standard(xp) else dtype.numpy
 
 
 def is_standard(xp: Any) -> bool:
@@ -65,4 +66,50 @@ def constant(xp: Any, value: Sequence[Any] | float, dtype: DType, like: Any = No
     """Returns an array of numbers that the kernel knows, on the device of the array `like`."""
     if xp is np:
         return np.asarray(value, dtype.numpy)
-    return xp.asarray(value, dtype=dtype_in(xp, dtype), device=None if like is None else like.device)
+    return xp.asarray(value, dtype=dtype_in(xp, dtype), device=device_of(like))
+
+
+def device_of(like: Any) -> Any:
+    """Returns the device of an array of another namespace than numpy; None, the default device, for other objects."""
+    return None if like is None or isinstance(like, (np.ndarray, np.generic)) else like.device
+
+
+def number(xp: Any, value: Any, dtype: DType) -> Any:
+    """Returns a number for arithmetic with arrays of a dtype, rounded to it.
+
+    It is a scalar of numpy for numpy and for namespaces that record formulas, else a number of Python, which is on no
+    device.
+    """
+    rounded = dtype.numpy.type(value)
+    if not is_standard(xp):
+        return rounded
+    if dtype.is_complex:
+        return complex(rounded)
+    return float(rounded) if dtype.is_floating else bool(rounded) if dtype.is_bool else int(rounded)
+
+
+def real_and_imag(xp: Any, x: Any) -> tuple[Any, Any]:
+    """Returns the parts of complex numbers."""
+    return (xp.real(x), xp.imag(x)) if is_standard(xp) else (x.real, x.imag)
+
+
+def complex_of(xp: Any, real: Any, imag: Any, dtype: DType) -> Any:
+    """Returns complex numbers from their parts, which broadcast.
+
+    `real + 1j * imag` would be wrong at infinities, NaN and negative zeros.
+    """
+    if xp is np:
+        out = np.empty(np.broadcast_shapes(real.shape, imag.shape), dtype.numpy)
+        out.real, out.imag = real, imag
+        return out
+    if not is_standard(xp):  # a namespace that records formulas
+        return xp.complex_of(real, imag, dtype.numpy)
+    widen = converter(xp, dtype)
+    is_finite = xp.isfinite(imag)
+    finite = xp.where(is_finite, imag, 0.0)
+    # Each of three terms is -0.0 in the parts of the others, since the addition of -0.0 keeps all numbers, even 0.0.
+    turned = -(xp.conj(widen(-finite)) * 1j)
+    strange = xp.full_like(turned, complex(-0.0, math.nan))
+    strange = xp.where(imag < 0, complex(-0.0, -math.inf), strange)
+    strange = xp.where(imag > 0, complex(-0.0, math.inf), strange)
+    return xp.conj(widen(real)) + turned + xp.where(is_finite, complex(-0.0, -0.0), strange)

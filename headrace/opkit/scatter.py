@@ -1,7 +1,8 @@
 """Multi-dimensional indices of ops that gather slices or scatter updates.
 
 The last dimension of `indices` contains the leading coordinates of one element or slice. The module serves GatherNd,
-ScatterNd, TensorScatter* and the ops that scatter into variables.
+ScatterNd, TensorScatter* and the ops that scatter into variables. `flat_places` and `scattered` are for arrays of any
+namespace; what numpy computes is in `places` and `scatter`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from headrace import shapes, thresholds
+from headrace import dtypes, shapes, thresholds
 from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import string_attr
+from headrace.opkit.arrays import listed, zeros
 from headrace.opkit.kernel_library import kernel_library
+from headrace.opkit.namespaces import converter
 from headrace.shapes import Shape
 
 POLICY: Final = string_attr("", {"", "DEFAULT", "ERROR", "IGNORE"})
@@ -29,6 +32,32 @@ def all_in(indices: Any, n: int) -> bool:
     bits = 8 * indices.dtype.itemsize - (indices.dtype.kind == "i")
     # as unsigned integers, negative numbers are the largest: one reduction instead of two
     return bool(indices.view(_UNSIGNED[indices.dtype.itemsize]).max() < min(n, 2**bits))
+
+
+def first_in(xp: Any, mask: Any) -> tuple[int, ...]:
+    """Returns the coordinates of the first true element of a mask that has one."""
+    at = int(xp.argmax(xp.astype(xp.reshape(mask, (-1,)), xp.int8)))
+    out = []
+    for n in reversed(mask.shape):
+        at, i = divmod(at, n)
+        out.append(i)
+    return tuple(reversed(out))
+
+
+def _check_depth(indices: Any, shape: Sequence[int]) -> None:
+    depth = indices.shape[-1]
+    if depth > len(shape):
+        raise InvalidArgumentError(
+            "The last dimension of indices must have at most as many elements as there are dimensions, "
+            f"got {depth} for the shape {shapes.show(tuple(shape))}"
+        )
+
+
+def _bad_index(indices: Any, first: tuple[int, ...], shape: Sequence[int]) -> InvalidArgumentError:
+    at = shapes.show(first) if first else ""
+    return InvalidArgumentError(
+        f"indices{at} = {listed(indices[(*first, ...)])} does not index into shape {shapes.show(tuple(shape))}"
+    )
 
 
 def places(indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[tuple[Any, ...], Any]:
@@ -45,25 +74,50 @@ def places(indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[tuple[
     Raises:
       InvalidArgumentError: the indices have too many coordinates, or one is out of range and not ignored.
     """
-    depth = indices.shape[-1]
-    if depth > len(shape):
-        raise InvalidArgumentError(
-            "The last dimension of indices must have at most as many elements as there are dimensions, "
-            f"got {depth} for the shape {shapes.show(tuple(shape))}"
-        )
-    columns = tuple(indices[..., i] for i in range(depth))
+    _check_depth(indices, shape)
+    columns = tuple(indices[..., i] for i in range(indices.shape[-1]))
     if all(all_in(column, n) for column, n in zip(columns, shape)):
         return columns, None
     bad = np.zeros(indices.shape[:-1], bool)
     for column, n in zip(columns, shape):
         bad |= (column < 0) | (column >= n)
     if not ignore_bad:
-        first = tuple(np.argwhere(bad)[0].tolist())
-        at = shapes.show(first) if first else ""
-        raise InvalidArgumentError(
-            f"indices{at} = {indices[first].tolist()} does not index into shape {shapes.show(tuple(shape))}"
-        )
+        raise _bad_index(indices, first_in(np, bad), shape)
     return columns, ~bad
+
+
+def flat_places(xp: Any, indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[Any, Any]:
+    """Returns the positions of slices in an array whose indexed dimensions are one, and a mask.
+
+    It is `places` for any namespace.
+
+    Args:
+      xp: the array namespace.
+      indices: the indices.
+      shape: the shape of the indexed array.
+      ignore_bad: whether indices out of range are ignored.
+
+    Returns:
+      An int64 vector with a position for each index, 0 for one out of range, and the mask of those in range; None if
+      all are in range.
+
+    Raises:
+      InvalidArgumentError: the indices have too many coordinates, or one is out of range and not ignored.
+    """
+    _check_depth(indices, shape)
+    count, depth = math.prod(indices.shape[:-1]), indices.shape[-1]
+    rows = converter(xp, dtypes.int64)(xp.reshape(indices, (count, depth)))
+    out = zeros(xp, (count,), dtypes.int64, indices)
+    bad = out != 0
+    for k, n in enumerate(shape[:depth]):
+        column = rows[:, k]
+        bad = bad | (column < 0) | (column >= n)
+        out = out * n + column
+    if not xp.any(bad):
+        return out, None
+    if not ignore_bad:
+        raise _bad_index(indices, first_in(xp, xp.reshape(bad, indices.shape[:-1])), shape)
+    return xp.where(bad, xp.zeros_like(out), out), xp.logical_not(bad)
 
 
 def check_updates(indices: Any, updates: Any, shape: Sequence[int]) -> None:
@@ -178,6 +232,46 @@ def scatter(out: Any, indices: Any, updates: Any, put: Any, ignore_bad: bool) ->
         where, updates = tuple(w[good] for w in where), updates[good]
     put(out, where, updates)
     return out if out.ndim or out.dtype == object else out[()]
+
+
+def scattered(xp: Any, out: Any, indices: Any, updates: Any, how: str, ignore_bad: bool) -> Any:
+    """Returns `out` with `updates` scattered to `indices`, one after the other.
+
+    It is `scatter` for any namespace.
+
+    Args:
+      xp: the array namespace.
+      out: a writable array, which may change.
+      indices: the indices.
+      updates: the updates.
+      how: the function that combines an element with an update, "add", "subtract", "minimum" or "maximum"; "" replaces
+        the element.
+      ignore_bad: whether indices out of range are ignored.
+
+    Raises:
+      InvalidArgumentError: the shapes do not fit, or an index is out of range and not ignored.
+    """
+    shape = out.shape
+    check_updates(indices, updates, shape)
+    rows, good = flat_places(xp, indices, shape, ignore_bad)
+    depth = indices.shape[-1]
+    out = xp.reshape(out, (math.prod(shape[:depth]), *shape[depth:]))
+    updates = xp.reshape(updates, (rows.shape[0], *shape[depth:]))
+    combine = _combiner(xp, how, xp.isdtype(out.dtype, "bool"))
+    used = None if good is None else listed(good)
+    for k, row in enumerate(listed(rows)):
+        if used is None or used[k]:
+            out[row, ...] = combine(out[row, ...], updates[k, ...])
+    return xp.reshape(out, shape)
+
+
+def _combiner(xp: Any, how: str, is_bool: bool) -> Callable[[Any, Any], Any]:
+    if not how:
+        return lambda old, new: new
+    f: Callable[[Any, Any], Any] = getattr(xp, how)
+    if how in ("minimum", "maximum"):  # a NaN among the updates changes nothing
+        return lambda old, new: xp.where(new != new, old, f(old, new))
+    return xp.logical_or if is_bool else f
 
 
 def check_static(indices: Shape, updates: Shape, shape: Shape) -> None:

@@ -16,7 +16,8 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import SYMMETRIC, Facts, case, flops_per_element, flops_per_input, op, type_attr
 from headrace.opkit.batch_rules import in_step
-from headrace.opkit.elementwise import alike, composed, each, kept, require_same_shape, widened
+from headrace.opkit.elementwise import alike, composed, computed_in, each, keeping, require_same_shape, widened
+from headrace.opkit.namespaces import number
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw, unary
 from headrace.shapes import Shape, with_rank_at_least
@@ -27,18 +28,23 @@ _SCALE_ALPHA = _SCALE * 1.6732632423543772848170429916717
 
 
 def _relu(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    zero, maximum = attrs["T"].numpy.type(0), xp.maximum
+    zero, maximum = number(xp, 0, attrs["T"]), xp.maximum
     return lambda x: maximum(x, zero)
 
 
 def _relu6(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    zero, six = attrs["T"].numpy.type(0), attrs["T"].numpy.type(6)
+    zero, six = number(xp, 0, attrs["T"]), number(xp, 6, attrs["T"])
     return lambda x: xp.minimum(xp.maximum(x, zero), six)
 
 
 def _leaky(xp: Any, attrs: Mapping[str, Any]) -> Any:
     alpha = float(np.float32(attrs["alpha"]))
-    return widened(lambda x: xp.where(x > 0, x, x * alpha), attrs["T"])
+    return widened(lambda x: xp.where(x > 0, x, x * alpha), attrs["T"], xp)
+
+
+def _softplus(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    zero = number(xp, 0, computed_in(attrs["T"]))
+    return widened(lambda x: xp.logaddexp(x, zero), attrs["T"], xp)
 
 
 def _leaky_oracle(x: float, alpha: float = 0.2) -> float:
@@ -81,7 +87,7 @@ for _type, _attrs, _kernel, _oracle, _sample, _flops, _grad, _doc in (
     ("Selu", {"T": FLOATING}, composed(lambda xp, x: xp.where(x < 0, xp.expm1(x) * _SCALE_ALPHA, x * _SCALE)),
      lambda x: math.expm1(x) * _SCALE_ALPHA if x < 0 else x * _SCALE, unary(), 10,
      lambda b, n, dy: [b.SeluGrad(dy, n.activations)], "Elu, scaled so that mean 0 and variance 1 are preserved."),
-    ("Softplus", {"T": FLOATING}, composed(lambda xp, x: xp.logaddexp(x, x.dtype.type(0))),
+    ("Softplus", {"T": FLOATING}, _softplus,
      lambda x: math.log1p(math.exp(x)), unary(), 16,
      lambda b, n, dy: [b.SoftplusGrad(dy, n.features)], "log(1 + exp(x))."),
     ("Softsign", {"T": FLOATING}, composed(lambda xp, x: x / (xp.abs(x) + 1)),
@@ -95,6 +101,7 @@ for _type, _attrs, _kernel, _oracle, _sample, _flops, _grad, _doc in (
         _attrs,
         shape=same_as(0),
         kernel=_kernel,
+        xp=True,
         grad=_grad,
         jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(_flops), total=()),
@@ -112,7 +119,7 @@ def _checked(type: str, formula: Any) -> Any:
     """The kernel factory of `formula(xp, attrs)(gradients, x)`, with a check for equal shapes."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        compute = widened(formula(xp, attrs), attrs["T"])
+        compute = widened(formula(xp, attrs), attrs["T"], xp)
 
         def kernel(g: Any, x: Any) -> Any:
             if g.shape != x.shape:
@@ -124,18 +131,13 @@ def _checked(type: str, formula: Any) -> Any:
     return factory
 
 
-def _kept(xp: Any) -> Any:
-    """`elementwise.kept` for arrays of numpy, and the same by `where` for those of other namespaces."""
-    return kept if xp is np else lambda condition, x: xp.where(condition, x, x.dtype.type(0))
-
-
 def _relu_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    keep = _kept(xp)
+    keep = keeping(xp, computed_in(attrs["T"]))
     return lambda g, x: keep(x > 0, g)
 
 
 def _relu6_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    keep = _kept(xp)
+    keep = keeping(xp, computed_in(attrs["T"]))
     return lambda g, x: keep((x > 0) & (x < 6), g)
 
 
@@ -218,6 +220,7 @@ for _type, _second, _attrs, _formula, _oracle, _sample, _grad in (
         _attrs,
         shape=alike,
         kernel=_checked(_type, _formula),
+        xp=True,
         grad=_grad,
         jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(4), total=()),
@@ -238,7 +241,7 @@ def _rows_of(x: Any) -> None:
 
 def _shifted(xp: Any, x: Any) -> Any:
     """Subtracts the largest element of each row of `x`, so that exp does not overflow."""
-    return x - xp.max(x, axis=-1, keepdims=True, initial=-np.inf)
+    return x - xp.max(x, axis=-1, keepdims=True) if x.shape[-1] else x
 
 
 def _softmax(xp: Any, x: Any) -> Any:
@@ -293,6 +296,7 @@ for _type, _result, _formula, _grad, _jvp, _oracle, _doc in (
         {"T": FLOATING},
         shape=_rows,
         kernel=composed(_formula),
+        xp=True,
         grad=_grad,
         jvp=_jvp,
         batch=in_step,

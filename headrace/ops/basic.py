@@ -31,6 +31,7 @@ from headrace.opkit import arrays
 from headrace.opkit.arrays import values_only
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.jvp_rules import passed
+from headrace.opkit.namespaces import converter, is_standard
 from headrace.opkit.shape_rules import nothing
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -58,6 +59,10 @@ def _const_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             arrays.check_size(value.shape, attrs["dtype"])
 
         return too_large
+    if is_standard(xp):
+        plain = value if value.dtype.isbuiltin == 1 else value.astype(np.float32)  # others know no narrow floats of numpy
+        there = converter(xp, attrs["dtype"])(xp.asarray(plain, copy=True))
+        return lambda: there
     if value.ndim == 0 and value.dtype != object:
         value = value[()]  # a numpy scalar: the cheapest form of a rank-0 value
     return lambda: value
@@ -68,15 +73,21 @@ def _const_shape(c: Inference) -> Sequence[Shape]:
     return [value.shape if isinstance(value, np.ndarray) else None]
 
 
+@values_only
+def _constants(rng: np.random.Generator, dtype: Any) -> list[Any]:
+    return [case(value=np.broadcast_to(draw(rng, dtype, ()), (2,)), dtype=dtype)]
+
+
 op(
     "Const",
     outs="output: dtype",
     attrs={"value": tensor_attr(), "dtype": type_attr()},
     shape=_const_shape,
     kernel=_const_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda value, dtype: value,
-    sample=lambda rng, dtype: [],
+    sample=_constants,
     doc="A constant tensor.",
 )
 op(
@@ -84,10 +95,11 @@ op(
     outs="output: dtype",
     attrs={"value": tensor_attr(), "dtype": type_attr()},
     shape=_const_shape,
-    kernel=_const_kernel,
+    kernel=lambda attrs: _const_kernel(np, attrs),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda value, dtype: value,
-    sample=values_only(lambda rng, dtype: [case(value=np.broadcast_to(draw(rng, dtype, ()), (2,)), dtype=dtype)]),
+    sample=_constants,
     doc="A constant tensor in the memory of the host.",
 )
 
@@ -152,9 +164,12 @@ op(
     {"dtype": type_attr(), "shape": shape_attr()},
     shape=_default_shape,
     kernel=_same,
+    xp=True,
     grad=forwarded,
     jvp=passed,
     facts=Facts(forwards=0, no_fold=True, placeholder=True),
+    oracle=lambda x, **_: x,
+    sample=values_only(lambda rng, dtype: [case(draw(rng, dtype, s), shape=s) for s in ((2, 3), ())]),
     doc="The input, unless a value is fed.",
 )
 op(
@@ -164,6 +179,7 @@ op(
     {"T": type_attr()},
     shape=pass_through,
     kernel=_same,
+    xp=True,
     grad=forwarded,
     jvp=passed,
     batch=in_step,
@@ -192,6 +208,7 @@ op(
     {"T": list_attr("type", minimum=1)},
     shape=lambda c: c.shapes,
     kernel=lambda xp, attrs: (lambda x: x) if len(attrs["T"]) == 1 else (lambda *xs: xs),
+    xp=True,
     grad=forwarded,
     jvp=passed,
     batch=in_step,
@@ -206,6 +223,7 @@ op(
     {"T": type_attr()},
     shape=pass_through,
     kernel=_same,
+    xp=True,
     grad=lambda b, n, dy: [dy],
     jvp=passed,
     batch=in_step,
@@ -221,6 +239,7 @@ op(
     {"T": type_attr(dtypes.ALL - {dtypes.resource})},
     shape=pass_through,
     kernel=_same,
+    xp=True,
     grad=lambda b, n, dy: [dy],
     jvp=passed,
     batch=in_step,
@@ -236,6 +255,7 @@ op(
     {"T": type_attr()},
     shape=pass_through,
     kernel=_same,
+    xp=True,
     grad=lambda b, n, dy: [None],
     batch=in_step,
     facts=Facts(forwards=0, total=()),
@@ -256,6 +276,7 @@ op(
     {"T": type_attr(), "message": ""},
     shape=pass_through,
     kernel=_same,
+    xp=True,
     grad=_prevent,
     batch=in_step,
     facts=Facts(forwards=0),
@@ -267,7 +288,9 @@ op(
     "NoOp",
     shape=nothing,
     kernel=lambda xp, attrs: lambda: None,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
+    sample=lambda rng, dtype: [case(want=())],
     doc="Does nothing; it serves as a target of control edges.",
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import cmath
 import functools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -37,8 +38,9 @@ from headrace.errors import FailedPreconditionError, InternalError, InvalidArgum
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
 from headrace.opkit.batch_rules import in_step
-from headrace.opkit.elementwise import composed, conj, each, log1p, ufunc
+from headrace.opkit.elementwise import computed_in, conj, each, log1p, ufunc, widened
 from headrace.opkit.jvp_rules import linear, multilinear, stretched
+from headrace.opkit.namespaces import complex_of, constant, converter, integers, is_standard, number, real_and_imag
 from headrace.opkit.shape_rules import broadcast, unbroadcast
 from headrace.opkit.testing.samples import PAIRS, binary, draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank, with_rank_at_least
@@ -71,6 +73,7 @@ def _binary(
         {"T": type_attr(types)},
         shape=broadcast,
         kernel=kernel if callable(kernel) else ufunc(kernel),
+        xp=True,
         grad=grad,
         jvp=jvp,
         facts=Facts(
@@ -102,6 +105,10 @@ def _add(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return _text(np.add) if attrs["T"] is dtypes.string else xp.add
 
 
+def _all_true(xp: Any, x: Any) -> bool:
+    return bool(x.all() if xp is np else xp.all(x != 0))
+
+
 def _checked(xp: Any, f: Any, error: type[OpError] = InvalidArgumentError) -> Any:
     """Integer division `f` with a check for zero divisors, which raise `error`."""
     fail_unless = getattr(xp, "fail_unless", None)  # of the namespace that records formulas
@@ -109,7 +116,7 @@ def _checked(xp: Any, f: Any, error: type[OpError] = InvalidArgumentError) -> An
     def divide(x: Any, y: Any) -> Any:
         if fail_unless is not None:
             fail_unless(y != 0, error, "Integer division by zero")
-        elif not (y.all() if y.ndim else y) and x.size:
+        elif not (_all_true(xp, y) if y.ndim else y) and 0 not in x.shape:
             raise error("Integer division by zero")
         return f(x, y)
 
@@ -131,7 +138,26 @@ def _truncate_div(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 def _quotient(xp: Any, attrs: Mapping[str, Any]) -> Any:
     """The quotient of integers, rounded towards zero."""
-    return xp.floor_divide if attrs["T"] in UNSIGNED else lambda x, y: xp.floor_divide(x - xp.fmod(x, y), y)
+    if attrs["T"] in UNSIGNED:
+        return xp.floor_divide
+    fmod = _fmod_in(xp, attrs["T"])
+    return lambda x, y: xp.floor_divide(x - fmod(x, y), y)
+
+
+def _fmod_in(xp: Any, dtype: DType) -> Any:
+    """The remainder that has the sign of the dividend, for which the standard has no function."""
+    if not is_standard(xp):
+        return xp.fmod
+    if dtype in UNSIGNED:
+        return xp.remainder
+    if dtype in FLOATING:
+        return lambda x, y: xp.copysign(xp.remainder(abs(x), abs(y)), x)
+
+    def of_integers(x: Any, y: Any) -> Any:
+        r = xp.remainder(x, y)
+        return xp.where((r != 0) & ((x < 0) != (y < 0)), r - y, r)
+
+    return of_integers
 
 
 def _div(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -143,15 +169,31 @@ def _floor_mod(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _truncate_mod(error: type[OpError]) -> Any:
-    return lambda xp, attrs: _checked(xp, xp.fmod, error) if attrs["T"] in INTEGER else xp.fmod
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        fmod = _fmod_in(xp, attrs["T"])
+        return _checked(xp, fmod, error) if attrs["T"] in INTEGER else fmod
+
+    return factory
+
+
+def _pow(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    if not is_standard(xp) or attrs["T"] not in SIGNED:
+        return xp.pow
+
+    def of_integers(x: Any, y: Any) -> Any:
+        if bool(xp.any(y < 0)):
+            raise ValueError("Integers to negative integer powers are not allowed.")  # as numpy
+        return xp.pow(x, y)
+
+    return of_integers
 
 
 def _shift(name: str) -> Any:
     """A shift with its width clamped to [0, bits), since C leaves others undefined."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        shift, t = getattr(xp, name), attrs["T"].numpy.type
-        low, high = t(0), t(8 * attrs["T"].size - 1)
+        shift, t = getattr(xp, name), attrs["T"]
+        low, high = number(xp, 0, t), number(xp, 8 * t.size - 1, t)
         return lambda x, y: shift(x, xp.minimum(xp.maximum(y, low), high))
 
     return factory
@@ -160,20 +202,37 @@ def _shift(name: str) -> Any:
 def _zero_if(which: int, formula: Any) -> Any:
     """The kernel factory of `formula(xp, x, y)`, with 0 for elements whose argument `which` is 0."""
 
-    def f(xp: Any, *xy: Any) -> Any:
-        out = formula(xp, *xy)
-        return xp.where(xy[which] == 0, out.dtype.type(0), out)
+    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        t = computed_in(attrs["T"])
+        zero = number(xp, 0, t)
+        compute = formula(xp, t)
+        return widened(lambda *xy: xp.where(xy[which] == 0, zero, compute(*xy)), attrs["T"], xp)
 
-    return composed(f)
+    return factory
 
 
-def _square_of_difference(xp: Any, x: Any, y: Any) -> Any:
-    d = x - y
-    if d.dtype.kind != "c":
-        return d * d
-    return (d.real * d.real + d.imag * d.imag).astype(
-        d.dtype
-    )  # not d * conj(d), whose rounding leaves an imaginary part
+def _xlog1py(xp: Any, dtype: DType) -> Any:
+    precise = log1p(xp, dtype)
+    return lambda x, y: x * precise(y)
+
+
+def _square_of_difference(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    t = attrs["T"]
+    if t not in COMPLEX:
+
+        def of_real(x: Any, y: Any) -> Any:
+            d = x - y
+            return d * d
+
+        return widened(of_real, t, xp)
+
+    to_complex = converter(xp, t)
+
+    def of_complex(x: Any, y: Any) -> Any:
+        real, imag = real_and_imag(xp, x - y)
+        return to_complex(real * real + imag * imag)  # not d * conj(d), whose rounding leaves an imaginary part
+
+    return of_complex
 
 
 # *** Gradients ***
@@ -382,29 +441,29 @@ _binary("Mod", FLOATING | INDEX, _truncate_mod(InvalidArgumentError), _fmod, _ap
         "TruncateMod under its older name.",
         _by_each(_same, lambda b, n, dy: b.Neg(b.Mul(dy, b.TruncateDiv(n.x, n.y)))), flops=6,
         total_for=INEXACT)
-_binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x / y), lambda x, y: x / y if y else 0,
+_binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, t: operator.truediv), lambda x, y: x / y if y else 0,
         _some_zeros(_apart, 1), "The quotient, 0 where `y` is 0.", _no_nan_grad, flops=5)
-_binary("MulNoNan", INEXACT, _zero_if(1, lambda xp, x, y: x * y), lambda x, y: x * y if y else 0, _some_zeros(_ANY, 1),
+_binary("MulNoNan", INEXACT, _zero_if(1, lambda xp, t: operator.mul), lambda x, y: x * y if y else 0, _some_zeros(_ANY, 1),
         "The product, 0 where `y` is 0 even if `x` is infinite or NaN.",
         _by_each(lambda b, n, dy: b.MulNoNan(dy, conj(b, n.y)), lambda b, n, dy: b.MulNoNan(conj(b, n.x), dy)), flops=2)
-_binary("Pow", INEXACT | SIGNED, "power", _power, _powers, "`x` to the power of `y`.", _pow_grad, flops=20,
+_binary("Pow", INEXACT | SIGNED, _pow, _power, _powers, "`x` to the power of `y`.", _pow_grad, flops=20,
         total_for=INEXACT)
 _binary("Maximum", REAL, "maximum", max, _ANY, "The larger one; NaN if one is.", _larger("GreaterEqual"),
         commutative=True)
 _binary("Minimum", REAL, "minimum", min, _ANY, "The smaller one; NaN if one is.", _larger("LessEqual"),
         commutative=True)
-_binary("SquaredDifference", INEXACT | INDEX, composed(_square_of_difference), lambda x, y: abs(x - y) ** 2,
+_binary("SquaredDifference", INEXACT | INDEX, _square_of_difference, lambda x, y: abs(x - y) ** 2,
         _ANY, "(x - y)²; for complex numbers |x - y|².",
         _by_each(lambda b, n, dy: b.Mul(b.Mul(dy, 2), b.Sub(n.x, n.y)),
                  lambda b, n, dy: b.Mul(b.Mul(dy, -2), b.Sub(n.x, n.y))), flops=2, commutative=True)
-_binary("Atan2", FLOATING, "arctan2", math.atan2, _apart, "The angle of the point (x, y), in radians.", _atan2_grad,
+_binary("Atan2", FLOATING, "atan2", math.atan2, _apart, "The angle of the point (x, y), in radians.", _atan2_grad,
         flops=20, args="y: T, x: T")
-_binary("Xdivy", INEXACT, _zero_if(0, lambda xp, x, y: x / y), lambda x, y: x / y if x else 0, _some_zeros(_apart, 0),
+_binary("Xdivy", INEXACT, _zero_if(0, lambda xp, t: operator.truediv), lambda x, y: x / y if x else 0, _some_zeros(_apart, 0),
         "x / y, 0 where `x` is 0.", _x_by("Xdivy", lambda b, x, y: b.Xdivy(b.Neg(x), b.Square(y))), flops=5)
-_binary("Xlogy", INEXACT, _zero_if(0, lambda xp, x, y: x * xp.log(y)),
+_binary("Xlogy", INEXACT, _zero_if(0, lambda xp, t: lambda x, y: x * xp.log(y)),
         (lambda x, y: x * math.log(y) if x else 0, lambda x, y: x * cmath.log(y) if x else 0), _POSITIVE,
         "x log(y), 0 where `x` is 0.", _x_by("Xlogy", lambda b, x, y: b.Xdivy(x, y)), flops=10)
-_binary("Xlog1py", INEXACT, _zero_if(0, lambda xp, x, y: x * log1p(xp, y)),
+_binary("Xlog1py", INEXACT, _zero_if(0, _xlog1py),
         (lambda x, y: x * math.log1p(y) if x else 0, lambda x, y: x * cmath.log(1 + y) if x else 0), _POSITIVE,
         "x log(1 + y), 0 where `x` is 0.", _x_by("Xlog1py", lambda b, x, y: b.Xdivy(x, b.AddV2(y, 1))), flops=12)
 _binary("BitwiseAnd", INTEGER, "bitwise_and", lambda x, y: x & y, _ANY, "The bits set in both.", NOT_DIFFERENTIABLE,
@@ -413,9 +472,9 @@ _binary("BitwiseOr", INTEGER, "bitwise_or", lambda x, y: x | y, _ANY, "The bits 
         NOT_DIFFERENTIABLE, commutative=True)
 _binary("BitwiseXor", INTEGER, "bitwise_xor", lambda x, y: x ^ y, _ANY, "The bits set in just one.",
         NOT_DIFFERENTIABLE, commutative=True)
-_binary("LeftShift", INTEGER, _shift("left_shift"), lambda x, y: x << y, binary(-2, 2, 0, 5),
+_binary("LeftShift", INTEGER, _shift("bitwise_left_shift"), lambda x, y: x << y, binary(-2, 2, 0, 5),
         "`x` shifted left by `y` bits, `y` clamped to [0, bits of T).", NOT_DIFFERENTIABLE)
-_binary("RightShift", INTEGER, _shift("right_shift"), lambda x, y: x >> y, binary(-99, 99, 0, 7),
+_binary("RightShift", INTEGER, _shift("bitwise_right_shift"), lambda x, y: x >> y, binary(-99, 99, 0, 7),
         "`x` shifted right by `y` bits with its sign kept, `y` clamped to [0, bits of T).", NOT_DIFFERENTIABLE)
 # fmt: on
 
@@ -430,6 +489,7 @@ op(
     {"T": type_attr({float32, float64}, float32)},
     shape=broadcast,
     kernel=ufunc("nextafter"),
+    xp=True,
     grad=_by_each(_same, None),
     jvp=SYMMETRIC,
     facts=Facts(cost=flops_per_element(4)),
@@ -437,20 +497,6 @@ op(
     sample=_POSITIVE,
     doc="The next number after `x1` in the direction of `x2`.",
 )
-
-
-def _complex_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    dtype = attrs["Tout"].numpy
-    join = getattr(xp, "complex_of", None)  # of the namespace that records formulas
-
-    def kernel(real: Any, imag: Any) -> Any:
-        if join is not None:
-            return join(real, imag, dtype)
-        out = np.empty(np.broadcast_shapes(real.shape, imag.shape), dtype)  # real + 1j * imag is wrong at infinities
-        out.real, out.imag = real, imag
-        return out
-
-    return kernel
 
 
 def _complex_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
@@ -464,7 +510,8 @@ op(
     "out: Tout",
     {"T": type_attr({float32, float64}, float32), "Tout": type_attr(COMPLEX, complex64)},
     shape=broadcast,
-    kernel=_complex_kernel,
+    kernel=lambda xp, attrs: lambda real, imag: complex_of(xp, real, imag, attrs["Tout"]),
+    xp=True,
     grad=lambda b, n, dy: unbroadcast(
         b, n.real, n.imag, lambda: b.Real(dy, Tout=n.attrs["T"]), lambda: b.Imag(dy, Tout=n.attrs["T"])
     ),
@@ -488,7 +535,7 @@ def _cross(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         a0, a1, a2 = (a[..., i] for i in range(3))
         b0, b1, b2 = (b[..., i] for i in range(3))
-        return xp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], -1)
+        return xp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=-1)
 
     return kernel
 
@@ -517,6 +564,7 @@ op(
     {"T": REAL},
     shape=_cross_shape,
     kernel=_cross,
+    xp=True,
     grad=lambda b, n, dy: [lambda: b.Cross(n.b, dy), lambda: b.Cross(dy, n.a)],
     jvp=multilinear("a", "b"),
     batch=in_step,
@@ -528,24 +576,22 @@ op(
 
 
 def _broadcast_gradient_args(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    dtype = attrs["T"].numpy
-    none = np.empty(0, dtype)
+    dtype = attrs["T"]
 
     def kernel(s0: Any, s1: Any) -> Any:
         for i, s in enumerate((s0, s1)):
             if s.ndim != 1:
                 raise InvalidArgumentError(f"In[{i}] must be a vector, got the shape {show(s.shape)}")
-        a, b = s0.tolist(), s1.tolist()
+        a, b = list(integers(s0)), list(integers(s1))
         if a == b:
+            none = constant(xp, [], dtype, s0)
             return none, none
         rank = max(len(a), len(b))
         a, b = [1] * (rank - len(a)) + a, [1] * (rank - len(b)) + b
         if any(x != y and x != 1 and y != 1 for x, y in zip(a, b, strict=True)):
-            raise InvalidArgumentError(
-                f"Incompatible shapes: {show(tuple(s0.tolist()))} vs. {show(tuple(s1.tolist()))}"
-            )
+            raise InvalidArgumentError(f"Incompatible shapes: {show(integers(s0))} vs. {show(integers(s1))}")
         r0, r1 = ([i for i, d in enumerate(s) if d == 1] for s in (a, b))
-        return np.array(r0, dtype), np.array(r1, dtype)
+        return constant(xp, r0, dtype, s0), constant(xp, r1, dtype, s0)
 
     return kernel
 
@@ -580,6 +626,7 @@ op(
     {"T": type_attr(INDEX, int32)},
     shape=_two_vectors,
     kernel=_broadcast_gradient_args,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
     oracle=_stretched_oracle,

@@ -8,6 +8,7 @@ lowest int32 or int64 (for narrower integers: its low bits). Complex numbers los
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, string_attr, type_attr
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.jvp_rules import linear, passed
+from headrace.opkit.namespaces import converter, is_standard, real_and_imag
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import SHAPES, draw, unary
 from headrace.shapes import Shape, show, with_rank_at_least
@@ -44,37 +46,61 @@ def _lowest_for_overflow() -> bool:
 _X86 = _lowest_for_overflow()
 
 
-def _to_integer(xp: Any, dst: np.dtype) -> Callable[[Any], Any]:
+def _to_integer(xp: Any, dst: DType) -> Callable[[Any], Any]:
     """The cast from a float to an integer type."""
     # narrow integers get the low bits of the cast to int32, unsigned wide ones those of the cast to int64
-    via = np.dtype(np.int32 if dst.itemsize < 4 else np.int64 if dst.kind == "u" else dst)
-    if _X86 and dst == via:
-        return lambda x: x.astype(dst)
-    if _X86 and dst != np.uint64:
-        return lambda x: x.astype(via).astype(dst)
-    limit = float(2 ** (8 * via.itemsize - 1))
+    via = dtypes.int32 if dst.size < 4 else dtypes.int64 if dst.is_unsigned else dst
+    to_via, to_dst = converter(xp, via), converter(xp, dst)
+    is_x86 = _X86 and not is_standard(xp)
+    if is_x86 and dst == via:
+        return to_dst
+    if is_x86 and dst != dtypes.uint64:
+        return lambda x: to_dst(to_via(x))
+    to_float64 = converter(xp, dtypes.float64)
+    limit = float(2 ** (8 * via.size - 1))
 
     def cast(x: Any) -> Any:
-        wide = x.astype(np.float64)
-        low = xp.where(xp.abs(wide) < limit, wide, -limit).astype(via)
-        if dst != np.uint64:
-            return low.astype(dst)
+        wide = to_float64(x)
+        low = to_via(xp.where(xp.abs(wide) < limit, wide, -limit))
+        if dst != dtypes.uint64:
+            return to_dst(low)
         fits = (wide >= limit) & (wide < 2 * limit)  # not int64, but uint64
-        return xp.where(fits, xp.where(fits, wide, 0.0).astype(dst), low.astype(dst))
+        return xp.where(fits, to_dst(xp.where(fits, wide, 0.0)), to_dst(low))
 
     return cast
 
 
 def _truncating(xp: Any, src: DType, dst: DType) -> Callable[[Any], Any]:
     """The cast to a float with a shorter mantissa, rounding towards zero."""
+    to_dst = converter(xp, dst)
+    if is_standard(xp):
+        to_float64 = converter(xp, dtypes.float64)
+        return lambda x: to_dst(_cut(xp, to_float64(x), _MANTISSA[dst]))
     integer = np.dtype(f"u{src.size}")
     mask = integer.type(2 ** (8 * src.size) - 2 ** (_MANTISSA[src] - _MANTISSA[dst]))
 
     def cast(x: Any) -> Any:
         cut = (np.asarray(x).view(integer) & mask).view(src.numpy)
-        return xp.where(xp.isnan(x), x, cut).astype(dst.numpy)
+        return to_dst(xp.where(xp.isnan(x), x, cut))
 
     return cast
+
+
+def _cut(xp: Any, x: Any, bits: int) -> Any:
+    """The first `bits` stored bits of the mantissa of float64 numbers, where no bits can be masked.
+
+    Dekker's product with 2^k + 1 rounds to the nearest number of so few bits. If that one is too large, it becomes the
+    next smaller one, to which its product with 1 - 2^-(bits + 1) is rounded.
+    """
+    factor = 2.0 ** (_MANTISSA[dtypes.float64] - bits) + 1
+
+    def nearest(x: Any) -> Any:
+        large = x * factor
+        return large - (large - x)
+
+    near = nearest(x)
+    near = xp.where(abs(near) > abs(x), nearest(near * (1 - 2.0 ** -(bits + 1))), near)
+    return xp.where(abs(x) < 2.0**900, near, x)  # larger numbers are infinite in shorter dtypes; the product is too
 
 
 # Quantised numbers are cast as the whole numbers in their arrays.
@@ -88,7 +114,8 @@ def _cast(xp: Any, src: DType, dst: DType, truncate: bool) -> Callable[[Any], An
     if src in SMALL:  # a wider dtype has all their numbers
         wide = dtypes.int32 if src in SMALL_INTEGER else dtypes.float32
         rest = _cast(xp, wide, dst, truncate)
-        return lambda x: rest(x.astype(wide.numpy))
+        to_wide = converter(xp, wide)
+        return lambda x: rest(to_wide(x))
     if src not in _CASTABLE or dst not in _CASTABLE | SMALL:
 
         def refuse(x: Any) -> Any:
@@ -96,17 +123,21 @@ def _cast(xp: Any, src: DType, dst: DType, truncate: bool) -> Callable[[Any], An
 
         return refuse
     if dst in SMALL_INTEGER:
-        whole = _cast(xp, src, dtypes.int32, truncate)
-        return lambda x: whole(x).astype(dst.numpy)
+        whole, narrow = _cast(xp, src, dtypes.int32, truncate), converter(xp, dst)
+        return lambda x: narrow(whole(x))
     if src in COMPLEX and dst not in COMPLEX:
-        real = _to_integer(xp, dst.numpy) if dst in INTEGER else lambda x: x.astype(dst.numpy)
-        return lambda x: real(x.real)
+        if dst in INTEGER:
+            whole = _to_integer(xp, dst)
+            return lambda x: whole(real_and_imag(xp, x)[0])
+        if is_standard(xp):
+            convert = converter(xp, dst)
+            return lambda x: convert(xp.real(x))
+        return lambda x: x.real.astype(dst.numpy)  # a copy, not a view of every second number
     if src in FLOATING and dst in INTEGER:
-        return _to_integer(xp, dst.numpy)
+        return _to_integer(xp, dst)
     if truncate and src in (dtypes.float32, dtypes.float64) and _MANTISSA.get(dst, 99) < _MANTISSA[src]:
         return _truncating(xp, src, dst)
-    to = dst.numpy
-    return lambda x: x.astype(to)
+    return converter(xp, dst)
 
 
 def _cast_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -146,6 +177,7 @@ op(
     {"SrcT": type_attr(), "DstT": type_attr(), "Truncate": False},
     shape=same_as(0),
     kernel=_cast_kernel,
+    xp=True,
     grad=_cast_grad,
     jvp=linear("x"),
     facts=Facts(cost=flops_per_element(1), total=()),
@@ -159,7 +191,7 @@ op(
 # *** Bitcast ***
 
 
-def _bitcast_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _bitcast_kernel(attrs: Mapping[str, Any]) -> Any:
     src, dst = attrs["T"], attrs["type"]
     to = dst.numpy
     if src.size == dst.size:
@@ -215,6 +247,7 @@ op(
     {"T": type_attr(NUMERIC | QUANTIZED), "type": type_attr(NUMERIC | QUANTIZED)},
     shape=_bitcast_shape,
     kernel=_bitcast_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     batch=in_step,
     oracle=_bitcast_oracle,
@@ -236,10 +269,11 @@ def _check_kernel(signed: bool) -> Any:
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         message = attrs["message"]
+        every, some = map(operator.methodcaller, ("all", "any")) if xp is np else (xp.all, xp.any)
 
         def kernel(x: Any) -> Any:
-            if not xp.isfinite(x).all():
-                *found, last = [name for name, bad in kinds(xp, x) if bad.any()]
+            if not every(xp.isfinite(x)):
+                *found, last = [name for name, bad in kinds(xp, x) if some(bad)]
                 shown = f"{', '.join(found)} and {last}" if found else last
                 raise InvalidArgumentError(f"{message} : Tensor had {shown} values")
             return x
@@ -269,6 +303,7 @@ for _type, _signed in (("CheckNumerics", False), ("CheckNumericsV2", True)):
         {"T": FLOATING, "message": string_attr()},
         shape=same_as(0),
         kernel=_check_kernel(_signed),
+        xp=True,
         grad=_check_grad(_type),
         jvp=passed,
         batch=in_step,

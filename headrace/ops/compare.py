@@ -23,6 +23,7 @@ from headrace.opkit.batch_rules import broadcasting, in_step, of_whole_shape
 from headrace.opkit.batch_shapes import select
 from headrace.opkit.elementwise import alike, each, ufunc
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant, number
 from headrace.opkit.shape_rules import broadcast, unbroadcast
 from headrace.opkit.testing.samples import PAIRS, binary, draw
 from headrace.shapes import Shape, show
@@ -44,6 +45,7 @@ for _type, _ufunc, _oracle, _relation in _ORDERS:
         {"T": REAL},
         shape=broadcast,
         kernel=ufunc(_ufunc),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=dataclasses.replace(_ELEMENTWISE, compares=_relation),
         oracle=each(_oracle, out=np.bool_),
@@ -66,6 +68,7 @@ for _type, _ufunc, _oracle, _doc in (
         "z: bool",
         shape=broadcast,
         kernel=ufunc(_ufunc),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_COMMUTATIVE,
         oracle=each(_oracle),
@@ -84,14 +87,14 @@ def _equality(name: str) -> Any:
             f = _of_text(f)
         if attrs["incompatible_shape_error"]:
             return f
-        unequal = np.bool_(name == "not_equal")
+        is_unequal = name == "not_equal"
 
         def tolerant(x: Any, y: Any) -> Any:
             if x.shape != y.shape:
                 try:
                     np.broadcast_shapes(x.shape, y.shape)
                 except ValueError:
-                    return unequal
+                    return constant(xp, is_unequal, dtypes.bool_, x)[()]
             return f(x, y)
 
         return tolerant
@@ -144,6 +147,7 @@ for _type, _ufunc, _oracle, _relation, _doc in _EQUALITIES:
         {"T": NUMERIC | {dtypes.bool_, dtypes.string}, "incompatible_shape_error": True},
         shape=_equality_shape,
         kernel=_equality(_ufunc),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         batch=broadcasting,
         facts=dataclasses.replace(_COMMUTATIVE, compares=_relation),
@@ -154,7 +158,7 @@ for _type, _ufunc, _oracle, _relation, _doc in _EQUALITIES:
 
 
 def _approximate_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    tolerance = attrs["T"].numpy.type(np.float32(attrs["tolerance"]))
+    tolerance = number(xp, np.float32(attrs["tolerance"]), attrs["T"])
 
     def kernel(x: Any, y: Any) -> Any:
         if x.shape != y.shape:
@@ -178,6 +182,7 @@ op(
     {"T": FLOATING, "tolerance": 1e-5},
     shape=alike,
     kernel=_approximate_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=in_step,
     facts=_COMMUTATIVE,
@@ -195,6 +200,11 @@ def _pick(condition: Any, t: Any, e: Any) -> Any:
     if condition.ndim == 0:
         return t if condition else e
     return np.where(condition, t, e)
+
+
+def _rows(condition: Any, like: Any) -> Any:
+    """A vector of conditions in a shape that broadcasts with the rows of an array."""
+    return condition[:, *[None] * (like.ndim - 1)]
 
 
 def _select_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -217,20 +227,21 @@ def _select_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         if t.ndim == 0:
             raise InvalidArgumentError("'then' must be at least a vector, but saw shape: []")
-        if len(condition) != len(t):
+        n = t.shape[0]
+        if condition.shape[0] != n:
             raise InvalidArgumentError(
-                f"Number of batches of 'then' must match size of 'cond', but saw: {len(t)} vs. {len(condition)}"
+                f"Number of batches of 'then' must match size of 'cond', but saw: {n} vs. {condition.shape[0]}"
             )
         if xp is np:  # in loops over sequences mostly all or none of the batch continue
             taken = np.count_nonzero(condition)
-            if taken == len(t):
+            if taken == n:
                 return t
             if not taken:
                 return e
             out = e.copy()
-            np.copyto(out, t, where=condition.reshape(-1, *[1] * (t.ndim - 1)))  # takes two thirds of np.where's time
+            np.copyto(out, t, where=_rows(condition, t))  # takes two thirds of np.where's time
             return out
-        return xp.where(condition.reshape(-1, *[1] * (t.ndim - 1)), t, e)
+        return xp.where(_rows(condition, t), t, e)
 
     return kernel
 
@@ -288,6 +299,7 @@ op(
     {"T": type_attr()},
     shape=_select_shape,
     kernel=_select_kernel,
+    xp=True,
     grad=_select_grad,
     jvp=linear("t", "e"),
     batch=select,
@@ -332,6 +344,7 @@ op(
     {"T": type_attr()},
     shape=_select_v2_shape,
     kernel=lambda xp, attrs: _pick if attrs["T"] in HANDLES else xp.where,
+    xp=True,
     grad=_select_v2_grad,
     jvp=linear("t", "e"),
     batch=broadcasting,
@@ -392,6 +405,7 @@ op(
     {"T": REAL},
     shape=_clip_shape,
     kernel=_clip_kernel,
+    xp=True,
     grad=_clip_grad,
     batch=of_whole_shape,
     facts=Facts(cost=flops_per_element(2), total=()),

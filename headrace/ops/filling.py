@@ -32,6 +32,7 @@ from headrace.opkit.arrays import (
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.batch_shapes import fill, one_hot
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, device_of, dtype_in, integers, is_standard, number
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -42,9 +43,17 @@ _INDEX = type_attr(INDEX, dtypes.int32)
 def _full(xp: Any, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     """An array filled with one value; if large, a view of one element."""
     check_size(shape, dtype)
-    if dtype in dtypes.OBJECT or math.prod(shape) > thresholds.WRITTEN_FILL_ELEMENTS:
+    if xp is not np or dtype in dtypes.OBJECT or math.prod(shape) > thresholds.WRITTEN_FILL_ELEMENTS:
         return xp.broadcast_to(value, shape)
     return xp.full(shape, value, dtype.numpy)
+
+
+def _dims(shape: Any) -> tuple[int, ...]:
+    return dims(shape) if isinstance(shape, np.ndarray) or shape.ndim != 1 else integers(shape)
+
+
+def _scalar(xp: Any, x: Any, name: str) -> Any:
+    return xp.reshape(x, ()) if x.shape == (1,) else scalar(x, name)
 
 
 def _fill_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -52,8 +61,8 @@ def _fill_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def kernel(shape: Any, value: Any) -> Any:
         if shape.ndim == 0:  # the form in old graphs
-            shape = shape.reshape(1)
-        return _full(xp, dims(shape), scalar(value, "value"), dtype)
+            shape = xp.reshape(shape, (1,))
+        return _full(xp, _dims(shape), _scalar(xp, value, "value"), dtype)
 
     return kernel
 
@@ -95,6 +104,7 @@ op(
     {"T": type_attr(), "index_type": _INDEX},
     shape=_fill_shape,
     kernel=boxed(_fill_kernel),
+    xp=True,
     grad=lambda b, n, dy: [None, b.Sum(dy, _all_axes(b, dy), keep_dims=False)],
     jvp=linear("value"),
     batch=fill,
@@ -107,7 +117,7 @@ op(
 )
 
 
-def _constant_like(number: int) -> Any:
+def _constant_like(n: int) -> Any:
     """A kernel factory for ZerosLike (0) and OnesLike (1)."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -116,8 +126,10 @@ def _constant_like(number: int) -> Any:
             return lambda x: np.frompyfunc(lambda v: None if v is None else v.zeros_like(), 1, 1)(x)
         if dtype in dtypes.OBJECT:
             return lambda x: zeros(xp, x.shape, dtype)
-        scalar = dtype.numpy.type(number)
-        make = xp.ones if number else xp.zeros
+        if is_standard(xp):
+            return xp.ones_like if n else xp.zeros_like
+        scalar = dtype.numpy.type(n)
+        make = xp.ones if n else xp.zeros
         return lambda x: make(x.shape, dtype.numpy) if x.ndim else scalar
 
     return factory
@@ -130,6 +142,7 @@ op(
     {"T": type_attr()},
     shape=same_as(0),
     kernel=boxed(_constant_like(0)),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=in_step,
     facts=Facts(shape_only=True, total=()),
@@ -144,6 +157,7 @@ op(
     {"T": NUMERIC | {dtypes.bool_}},
     shape=same_as(0),
     kernel=_constant_like(1),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=in_step,
     facts=Facts(shape_only=True, total=()),
@@ -151,13 +165,27 @@ op(
     sample=_likes,
     doc="Ones of the shape and type of the input.",
 )
+def _empty_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["dtype"]
+    if not is_standard(xp):
+        return lambda shape: zeros(xp, dims(shape), dtype)
+
+    def kernel(shape: Any) -> Any:
+        sizes = _dims(shape)
+        check_size(sizes, dtype)
+        return xp.zeros(sizes, dtype=dtype_in(xp, dtype), device=device_of(shape))
+
+    return kernel
+
+
 op(
     "Empty",
     "shape: int32",
     "output: dtype",
     {"dtype": type_attr(), "init": False},
     shape=lambda c: [shape_from(c, 0)],
-    kernel=boxed(lambda xp, attrs: lambda shape: zeros(xp, dims(shape), attrs["dtype"])),
+    kernel=boxed(_empty_kernel),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
     oracle=lambda s, dtype, **_: np.full(s, b"" if dtype is dtypes.string else 0, dtype.numpy),
@@ -198,19 +226,28 @@ def _range_shape(c: Inference) -> Sequence[Shape]:
     return [(None,)] if None in values else [(_range_size(*values),)]
 
 
+def _place(xp: Any, like: Any) -> dict[str, Any]:
+    """The arguments of a function that makes an array on the device of another one."""
+    return {} if xp is np else {"device": device_of(like)}
+
+
 def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["Tidx"]
     is_integer = dtype in INTEGER
+    convert = converter(xp, dtype)
 
-    def kernel(start: Any, limit: Any, delta: Any) -> Any:
-        start, limit, delta = scalar(start, "start"), scalar(limit, "limit"), scalar(delta, "delta")
+    def value(x: Any) -> Any:
+        return x[()] if xp is np else dtype.numpy.type(float(x))
+
+    def kernel(*inputs: Any) -> Any:
+        start, limit, delta = (_scalar(xp, x, s) for x, s in zip(inputs, ("start", "limit", "delta"), strict=True))
         if is_integer:
             a, z, step = int(start), int(limit), int(delta)
             check_size((_range_size(a, z, step),), dtype)
-            return xp.arange(a, z, step, dtype=dtype.numpy)
-        n = _range_size(start[()], limit[()], delta[()])
+            return xp.arange(a, z, step, dtype=dtype_in(xp, dtype), **_place(xp, inputs[0]))
+        n = _range_size(value(start), value(limit), value(delta))
         check_size((n,), dtype)
-        return xp.arange(n).astype(dtype.numpy) * delta + start
+        return convert(xp.arange(n, **_place(xp, start))) * delta + start
 
     return kernel
 
@@ -231,6 +268,7 @@ op(
     {"Tidx": type_attr(FLOATING | INTEGER - {dtypes.uint8}, dtypes.int32)},
     shape=_range_shape,
     kernel=_range_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=lambda a, z, d: np.arange(float(a), float(z), float(d)).astype(a.dtype),
@@ -250,6 +288,7 @@ def _lin_space_shape(c: Inference) -> Sequence[Shape]:
 
 def _lin_space_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["T"]
+    convert = converter(xp, dtype)
 
     def kernel(start: Any, stop: Any, num: Any) -> Any:
         if start.ndim or stop.ndim or num.ndim:
@@ -261,9 +300,9 @@ def _lin_space_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         check_size((n,), dtype)
         if n == 1:
             return xp.reshape(start, (1,))
-        step = (stop - start) / dtype.numpy.type(n - 1)
-        body = xp.arange(n - 1).astype(dtype.numpy) * step + start
-        return xp.concatenate([body, xp.reshape(stop, (1,))])  # the last one is exactly `stop`
+        step = (stop - start) / number(xp, n - 1, dtype)
+        body = convert(xp.arange(n - 1, **_place(xp, start))) * step + start
+        return xp.concat([body, xp.reshape(stop, (1,))])  # the last one is exactly `stop`
 
     return kernel
 
@@ -275,6 +314,7 @@ op(
     {"T": FLOATING, "Tidx": _INDEX},
     shape=_lin_space_shape,
     kernel=_lin_space_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=lambda a, z, n: np.linspace(float(a), float(z), int(n)).astype(a.dtype),
@@ -309,10 +349,10 @@ def _one_hot_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         at = axis_in(axis, indices.ndim + 1)
         shape = (*indices.shape[:at], n, *indices.shape[at:])
         check_size(shape, dtype)
-        if not indices.size:
+        if xp is np and not indices.size:
             return zeros(xp, shape, dtype)
-        places = xp.arange(n).reshape([n if i == at else 1 for i in range(indices.ndim + 1)])
-        return xp.where(xp.expand_dims(indices, at) == places, on, off)
+        places = xp.arange(n, **_place(xp, indices))[:, *[None] * (indices.ndim - at)]
+        return xp.where(xp.expand_dims(indices, axis=at) == places, on, off)
 
     return kernel
 
@@ -347,6 +387,7 @@ op(
     {"axis": -1, "T": type_attr(VALUE), "TI": type_attr(INDEX | {dtypes.uint8, dtypes.int8}, dtypes.int64)},
     shape=_one_hot_shape,
     kernel=_one_hot_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=one_hot,
     form=forms.one_hot,

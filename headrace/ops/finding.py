@@ -5,13 +5,14 @@ Source: TensorFlow's ops of the same names. Ops that find them by rank are in `r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.dtypes import INDEX, NUMERIC, REAL, VALUE, DType
+from headrace.dtypes import COMPLEX, FLOATING, INDEX, NUMERIC, REAL, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
@@ -26,6 +27,8 @@ from headrace.ir.opdef import (
 )
 from headrace.opkit.arrays import axis_in, values_only
 from headrace.opkit.batch_rules import folding
+from headrace.opkit.elementwise import HALF
+from headrace.opkit.namespaces import converter, dtype_in, integers
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
 
@@ -42,10 +45,14 @@ def _where_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _where_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    find, to_int64 = getattr(xp, "argwhere", None), converter(xp, dtypes.int64)
+    if xp is not np:
+        find = lambda x: xp.stack(xp.nonzero(x), axis=-1)
+
     def kernel(x: Any) -> Any:
         if not x.ndim:
             raise InvalidArgumentError("WhereOp : Unhandled input dimensions: 0")
-        return xp.argwhere(x).astype(np.int64, copy=False)
+        return to_int64(find(x))
 
     return kernel
 
@@ -62,6 +69,7 @@ op(
     {"T": type_attr(NUMERIC | {dtypes.bool_}, dtypes.bool_)},
     shape=_where_shape,
     kernel=_where_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_OPEN,
     oracle=_where_model,
@@ -93,21 +101,54 @@ def _unique(x: Any, index: np.dtype) -> tuple[Any, Any, Any]:
     return x[first], np.array(which, index), counts.astype(index)
 
 
-def _unique_kernel(with_axis: bool, with_counts: bool) -> Any:
+def _portable_unique(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any], tuple[Any, Any, Any]]:
+    """Returns a function that is `_unique` in any namespace: equal rows are neighbours once they are sorted."""
+    t, to_index, to_int64 = attrs["T"], converter(xp, attrs["out_idx"]), converter(xp, dtypes.int64)
+    sortable = converter(xp, dtypes.uint8) if t is dtypes.bool_ else lambda x: x
+
+    def unique(x: Any) -> tuple[Any, Any, Any]:
+        n, width = x.shape[0], math.prod(x.shape[1:])
+        rows = sortable(xp.reshape(x, (n, width)))
+        order = xp.arange(n, dtype=xp.int64, device=x.device)
+        for part in (xp.real(rows), xp.imag(rows)) if t in COMPLEX else (rows,):
+            for j in range(width):
+                order = xp.take(order, xp.argsort(xp.take(part[:, j], order), stable=True))
+        is_first = xp.ones((n,), dtype=xp.bool, device=x.device)
+        if n:
+            rows = xp.take(rows, order, axis=0)
+            is_first[1:] = xp.any(rows[1:, :] != rows[:-1, :], axis=1)
+        starts = xp.nonzero(is_first)[0]
+        first = xp.take(order, starts)  # of equal rows: the sorts are stable
+        appearance = xp.argsort(first)
+        number = xp.take(xp.argsort(appearance), xp.cumulative_sum(to_int64(is_first)) - 1)
+        ends = xp.concat([starts, xp.full((1,), n, dtype=starts.dtype, device=x.device)])[1:]
+        return (
+            xp.take(x, xp.take(first, appearance), axis=0),
+            to_index(xp.take(number, xp.argsort(order))),
+            to_index(xp.take(ends - starts, appearance)),
+        )
+
+    return unique
+
+
+def _unique_kernel(with_counts: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         index = attrs["out_idx"].numpy
+        unique = (lambda x: _unique(x, index)) if xp is np else _portable_unique(xp, attrs)
 
         def kernel(x: Any, axis: Any = None) -> Any:
-            if axis is None or axis.size == 0:
+            if axis is None or 0 in axis.shape:
                 if x.ndim != 1 or (axis is not None and axis.ndim != 1):
                     raise InvalidArgumentError(f"unique expects a 1D vector, got shape {shapes.show(x.shape)}")
-                y, which, counts = _unique(x, index)
+                y, which, counts = unique(x)
             else:
                 if axis.shape != (1,):
-                    raise InvalidArgumentError(f"axis must be a vector of at most one element, got {axis.tolist()}")
+                    raise InvalidArgumentError(
+                        f"axis must be a vector of at most one element, got {list(integers(axis))}"
+                    )
                 at = axis_in(int(axis[0]), x.ndim)
-                y, which, counts = _unique(np.moveaxis(x, at, 0), index)
-                y = np.moveaxis(y, 0, at)
+                y, which, counts = unique(xp.moveaxis(x, at, 0))
+                y = xp.moveaxis(y, 0, at)
             return (y, which, counts) if with_counts else (y, which)
 
         return kernel
@@ -175,7 +216,8 @@ for _axis in (False, True):
                 "out_idx": _INDEX,
             },
             shape=_unique_shape(_axis, _counts),
-            kernel=_unique_kernel(_axis, _counts),
+            kernel=_unique_kernel(_counts),
+            xp=True,
             grad=_ARBITRARY,
             facts=_OPEN,
             oracle=_unique_model(_counts),
@@ -187,17 +229,39 @@ for _axis in (False, True):
 
 def _list_diff_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     index = attrs["out_idx"].numpy
+    among = _membership(xp, attrs["T"]) if xp is not np else None
+    to_index = converter(xp, attrs["out_idx"])
 
     def kernel(x: Any, y: Any) -> Any:
         if x.ndim != 1 or y.ndim != 1:
             raise InvalidArgumentError(
                 f"x and y should be 1D vectors, got shapes {shapes.show(x.shape)} and {shapes.show(y.shape)}"
             )
+        if among is not None:
+            wanted = ~among(x, y)
+            return x[wanted], to_index(xp.nonzero(wanted)[0])
         unwanted = set(_hashable(y))
         left = [i for i, key in enumerate(_hashable(x)) if key not in unwanted]
         return x[left], np.array(left, index)
 
     return kernel
+
+
+def _membership(xp: Any, t: DType) -> Callable[[Any, Any], Any]:
+    """Returns the function that finds which elements of a vector are in another one; NaN never is."""
+    if t in COMPLEX:
+        return lambda x, y: xp.any(x[:, None] == y[None, :], axis=1)
+    sortable = converter(xp, dtypes.uint8) if t is dtypes.bool_ else lambda x: x
+
+    def among(x: Any, y: Any) -> Any:
+        x, y = sortable(x), sortable(y)
+        y = xp.sort(y[y == y])
+        if not y.shape[0]:
+            return xp.zeros(x.shape, dtype=xp.bool, device=x.device)
+        at = xp.searchsorted(y, x)
+        return xp.take(y, xp.where(at < y.shape[0], at, 0)) == x
+
+    return among
 
 
 def _list_diff_shape(c: Inference) -> Sequence[Shape]:
@@ -218,6 +282,7 @@ op(
     {"T": type_attr(VALUE), "out_idx": _INDEX},
     shape=_list_diff_shape,
     kernel=_list_diff_kernel,
+    xp=True,
     grad=_ARBITRARY,
     facts=_OPEN,
     oracle=_list_diff_model,
@@ -234,24 +299,55 @@ op(
 
 def _bound_kernel(side: Any) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        out = attrs["out_type"].numpy
+        t, to_out = attrs["T"], converter(xp, attrs["out_type"])
+        sortable = converter(xp, dtypes.float32) if t in HALF else lambda x: x  # numpy sorts no NaN of bfloat16 last
+        if xp is not np and t is dtypes.bool_:
+            sortable = converter(xp, dtypes.uint8)
+        search: Any = lambda row, v: xp.searchsorted(row, v, side=side)
+        if xp is not np and t in FLOATING | COMPLEX:
+            search = (_search_numbers if t in FLOATING else _count_before)(xp, side)
 
         def kernel(rows: Any, values: Any) -> Any:
-            if rows.ndim != 2 or values.ndim != 2 or len(rows) != len(values):
+            if rows.ndim != 2 or values.ndim != 2 or rows.shape[0] != values.shape[0]:
                 raise InvalidArgumentError(
                     "sorted_inputs and values must be matrices. Leading dim_size of both tensors must match: got "
                     f"{shapes.show(rows.shape)} and {shapes.show(values.shape)}"
                 )
-            if rows.dtype.kind == "V":  # bfloat16: numpy does not sort its NaNs last
-                rows, values = rows.astype(np.float32), values.astype(np.float32)
-            found = [np.searchsorted(r, v, side) for r, v in zip(rows, values)]
-            if side == "left":  # nothing is less than NaN; numpy sorts it last instead
-                found = [np.where(v == v, f, 0) for f, v in zip(found, values)]
-            return np.array(found, out).reshape(values.shape)
+            rows, values = sortable(rows), sortable(values)
+            if not rows.shape[0]:
+                return xp.zeros(values.shape, dtype=dtype_in(xp, attrs["out_type"]), device=values.device)
+            found = xp.stack([search(rows[i, :], values[i, :]) for i in range(rows.shape[0])])
+            if side == "left":  # nothing is less than NaN, which is sorted last instead
+                found = xp.where(values == values, found, 0)
+            return to_out(found)
 
         return kernel
 
     return factory
+
+
+def _search_numbers(xp: Any, side: Any) -> Callable[[Any, Any], Any]:
+    """Returns numpy's `searchsorted` of floats, for which NaN is greater than all numbers."""
+
+    def search(row: Any, values: Any) -> Any:
+        is_none, n = xp.isnan(values), row.shape[0]
+        found = xp.searchsorted(xp.where(xp.isnan(row), math.inf, row), xp.where(is_none, 0.0, values), side=side)
+        numbers = xp.count_nonzero(~xp.isnan(row))
+        return xp.where(is_none, n, xp.where(found < numbers, found, numbers))
+
+    return search
+
+
+def _count_before(xp: Any, side: Any) -> Callable[[Any, Any], Any]:
+    """Returns a function like `searchsorted` for complex numbers, which the standard does not sort."""
+
+    def search(row: Any, values: Any) -> Any:
+        x, v = row[None, :], values[:, None]
+        tie, real, imag = xp.real(x) == xp.real(v), xp.real(x) < xp.real(v), xp.imag(x) < xp.imag(v)
+        before = real | (tie & (imag if side == "left" else xp.imag(x) <= xp.imag(v)))
+        return xp.count_nonzero(before, axis=1)
+
+    return search
 
 
 def _bound_shape(c: Inference) -> Sequence[Shape]:
@@ -290,6 +386,7 @@ for _name, _side, _less in (
         {"T": type_attr(VALUE), "out_type": _INDEX},
         shape=_bound_shape,
         kernel=_bound_kernel(_side),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         batch=folding(0, 1),
         facts=Facts(cost=flops_per_input(2)),

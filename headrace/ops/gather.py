@@ -5,6 +5,7 @@ Source: TensorFlow's ops of the same names. A negative index or an index out of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,9 @@ from headrace.opkit.arrays import (
     axis_in,
     boxed,
     check_size,
+    copied,
     dims,
+    listed,
     shape_from,
     values_only,
     vector_of_unknowns,
@@ -33,14 +36,18 @@ from headrace.opkit.index_forms import gather_nd as gather_nd_form
 from headrace.opkit.index_forms import scatter_nd as scatter_nd_form
 from headrace.opkit.index_forms import tensor_scatter as tensor_scatter_form
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant, converter
 from headrace.opkit.scatter import (
     POLICY,
     add_at,
     all_in,
     check_static,
     extreme_at,
+    first_in,
+    flat_places,
     places,
     scatter,
+    scattered,
     set_at,
     subtract_at,
 )
@@ -52,26 +59,36 @@ _SMALL_INDEX = INDEX | {dtypes.int16}
 # *** Gather, GatherV2 ***
 
 
-def check_indices(indices: Any, n: int) -> None:
+def check_indices(xp: Any, indices: Any, n: int) -> None:
     """Raises `InvalidArgumentError` for the first index that is not in [0, n)."""
-    if not all_in(indices, n):
-        bad = np.argwhere((indices < 0) | (indices >= n))[0]
-        where = shapes.show(tuple(bad.tolist())) if indices.ndim else ""
-        raise InvalidArgumentError(f"indices{where} = {indices[tuple(bad)]} is not in [0, {n})")
+    if xp is np and all_in(indices, n):
+        return
+    bad = (indices < 0) | (indices >= n)
+    if xp.any(bad):
+        first = first_in(xp, bad)
+        where = shapes.show(first) if first else ""
+        raise InvalidArgumentError(f"indices{where} = {listed(indices[first])} is not in [0, {n})")
 
 
 def _take(xp: Any, params: Any, indices: Any, axis: int) -> Any:
     n = params.shape[axis]
     if indices.ndim:
-        check_indices(indices, n)
-        return params.take(indices, axis)
+        check_indices(xp, indices, n)
+        return params.take(indices, axis) if xp is np else _taken(xp, params, indices, axis)
     i = int(indices)
     if not 0 <= i < n:
         raise InvalidArgumentError(f"indices = {i} is not in [0, {n})")
-    return params[(slice(None),) * axis + (i, ...)] if axis or params.dtype == object else params[i]
+    return params[(slice(None),) * axis + (i, ...)] if axis or xp is not np or params.dtype == object else params[i]
 
 
-def _take_by_batch(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+def _taken(xp: Any, params: Any, indices: Any, axis: int) -> Any:
+    """The slices of `params` along an axis; the standard takes them at vectors of indices."""
+    rows = xp.reshape(converter(xp, dtypes.int64)(indices), (math.prod(indices.shape),))
+    out = xp.take(params, rows, axis=axis)
+    return xp.reshape(out, params.shape[:axis] + indices.shape + params.shape[axis + 1 :])
+
+
+def _take_by_batch(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
     """Gathers with the first `batch_dims` dimensions of both inputs as batch."""
     batch, rest = indices.shape[:batch_dims], indices.ndim - batch_dims
     for i in range(batch_dims):
@@ -79,13 +96,22 @@ def _take_by_batch(params: Any, indices: Any, axis: int, batch_dims: int) -> Any
             raise InvalidArgumentError(
                 f"params.shape[{i}]: {params.shape[i]} should be equal to indices.shape[{i}]: {batch[i]}"
             )
-    check_indices(indices, params.shape[axis])
-    grid = [g.reshape(g.shape + (1,) * rest) for g in np.ogrid[tuple(slice(n) for n in batch)]]
-    picked = np.moveaxis(params, axis, batch_dims)[(*grid, indices)]
+    n = params.shape[axis]
+    check_indices(xp, indices, n)
+    params = xp.moveaxis(params, axis, batch_dims)
+    if xp is np:
+        grid = [g.reshape(g.shape + (1,) * rest) for g in np.ogrid[tuple(slice(n) for n in batch)]]
+        picked = params[(*grid, indices)]
+    else:
+        # with the batches concatenated, index i of batch k is row k * n + i
+        count = math.prod(batch)
+        first = constant(xp, [k * n for k in range(count)], dtypes.int64, indices)
+        rows = converter(xp, dtypes.int64)(indices) + xp.reshape(first, batch + (1,) * rest)
+        picked = _taken(xp, xp.reshape(params, (count * n, *params.shape[batch_dims + 1 :])), rows, 0)
     # from (batch, rest of indices, outer, inner) to (batch, outer, rest of indices, inner)
     outer = axis - batch_dims
     order = [*range(batch_dims), *range(indices.ndim, indices.ndim + outer), *range(batch_dims, indices.ndim)]
-    return picked.transpose([*order, *range(len(order), picked.ndim)])
+    return xp.permute_dims(picked, (*order, *range(len(order), picked.ndim)))
 
 
 def _batch_dims(batch_dims: int, axis: int, rank: int) -> int:
@@ -108,7 +134,7 @@ def _gather_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         a = axis_in(int(axis), params.ndim)
         if not batched:
             return _take(xp, params, indices, a)
-        return _take_by_batch(params, indices, a, _batch_dims(batched, a, indices.ndim))
+        return _take_by_batch(xp, params, indices, a, _batch_dims(batched, a, indices.ndim))
 
     return kernel
 
@@ -146,7 +172,7 @@ def _gather_value(c: Inference) -> Shape:
     known, where = c.shape_value(0), c.value(1)
     if known is None or where is None or c.shapes[0] is None or len(c.shapes[0]) != 1 or where.ndim > 1:
         return vector_of_unknowns(c, c.op.outputs[0].shape)
-    check_indices(where, len(known))
+    check_indices(np, where, len(known))
     return tuple(known[int(i)] for i in np.ravel(where))
 
 
@@ -256,6 +282,7 @@ op(
     {"validate_indices": True, "Tparams": type_attr(), "Tindices": INDEX},
     shape=_gather_shape,
     kernel=boxed(_gather_kernel),
+    xp=True,
     grad=_gather_grad,
     jvp=linear("params"),
     batch=gather,
@@ -275,6 +302,7 @@ op(
     {"batch_dims": 0, "Tparams": type_attr(), "Tindices": _SMALL_INDEX, "Taxis": INDEX},
     shape=_gather_v2_shape,
     kernel=boxed(_gather_v2_kernel),
+    xp=True,
     grad=_gather_v2_grad,
     jvp=linear("params"),
     batch=gather_v2,
@@ -304,8 +332,10 @@ def _gather_nd_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(params: Any, indices: Any) -> Any:
         if not params.ndim or not indices.ndim:
             raise InvalidArgumentError("params and indices must be at least vectors")
-        if not params.size and indices.size and indices.shape[-1]:
+        if 0 in params.shape and 0 not in indices.shape:
             raise InvalidArgumentError("Requested more than 0 entries, but params is empty.")
+        if xp is not np:
+            return _gathered(xp, params, indices, ignore_bad)
         where, good = places(indices, params.shape, ignore_bad)
         if not where:
             return np.broadcast_to(params, indices.shape[:-1] + params.shape)
@@ -316,6 +346,17 @@ def _gather_nd_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         return out
 
     return kernel
+
+
+def _gathered(xp: Any, params: Any, indices: Any, ignore_bad: bool) -> Any:
+    """The slices of `params` at rows of coordinates, zeros for those out of range."""
+    rows, good = flat_places(xp, indices, params.shape, ignore_bad)
+    depth = indices.shape[-1]
+    rest = params.shape[depth:]
+    out = xp.take(xp.reshape(params, (math.prod(params.shape[:depth]), *rest)), rows, axis=0)
+    if good is not None:
+        out = xp.where(xp.reshape(good, good.shape + (1,) * len(rest)), out, xp.zeros_like(out))
+    return xp.reshape(out, indices.shape[:-1] + rest)
 
 
 def _gather_nd_grad(b: Any, n: Any, dy: Any) -> list[Any]:
@@ -356,6 +397,7 @@ op(
     {"Tparams": type_attr(), "Tindices": _SMALL_INDEX, "bad_indices_policy": POLICY},
     shape=_gather_nd_shape,
     kernel=boxed(_gather_nd_kernel),
+    xp=True,
     grad=_gather_nd_grad,
     jvp=linear("params"),
     batch=gather_nd,
@@ -381,7 +423,10 @@ def _scatter_nd_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(indices: Any, updates: Any, shape: Any) -> Any:
         wanted = dims(shape)
         check_size(wanted, dtype)
-        return scatter(zeros(np, wanted, dtype), indices, updates, add_at, ignore_bad)
+        out = zeros(xp, wanted, dtype, updates)
+        if xp is np:
+            return scatter(out, indices, updates, add_at, ignore_bad)
+        return scattered(xp, out, indices, updates, "add", ignore_bad)
 
     return kernel
 
@@ -425,6 +470,7 @@ op(
     {"T": type_attr(), "Tindices": _SMALL_INDEX, "bad_indices_policy": POLICY},
     shape=_scatter_nd_shape,
     kernel=_scatter_nd_kernel,
+    xp=True,
     grad=lambda b, n, dy: [None, b.GatherNd(dy, n.indices, bad_indices_policy=n.attrs["bad_indices_policy"]), None],
     jvp=linear("updates"),
     batch=scatter_nd,
@@ -441,12 +487,16 @@ def _tensor_scatter_shape(c: Inference) -> Sequence[Shape]:
     return [c.shapes[0]]
 
 
-def _tensor_scatter_kernel(put: Any) -> Any:
+def _tensor_scatter_kernel(put: Any, how: str) -> Any:
+    """The factory of an op that scatters by `put`, or by the function `how` of another namespace than numpy."""
+
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         ignore_bad = attrs["bad_indices_policy"] == "IGNORE"
 
         def kernel(tensor: Any, indices: Any, updates: Any) -> Any:
-            return scatter(np.array(tensor), indices, updates, put, ignore_bad)
+            if xp is np:
+                return scatter(np.array(tensor), indices, updates, put, ignore_bad)
+            return scattered(xp, copied(xp, tensor), indices, updates, how, ignore_bad)
 
         return kernel
 
@@ -491,19 +541,19 @@ def _tensor_scatters(allowed: frozenset[DType]) -> Sample:
 
 _DROP = "of several updates of a place the last one holds"
 _LINEAR = linear("tensor", "updates")
-_TENSOR_SCATTERS: tuple[tuple[str, Any, Any, Any, Any, frozenset[DType], str], ...] = (
-    ("Update", set_at, lambda x, y: y, _update_grad, _LINEAR, dtypes.ALL - HANDLES, f"replaced by `updates`; {_DROP}"),
-    ("Add", add_at, np.add, _add_grad, _LINEAR, NUMERIC, "increased by `updates`"),
-    ("Sub", subtract_at, np.subtract, _sub_grad, _LINEAR, NUMERIC, "decreased by `updates`"),
-    ("Min", extreme_at(np.minimum), np.minimum, _extreme_grad, None, REAL, "lowered to `updates` where less"),
-    ("Max", extreme_at(np.maximum), np.maximum, _extreme_grad, None, REAL, "raised to `updates` where larger"),
+_TENSOR_SCATTERS: tuple[tuple[str, Any, str, Any, Any, frozenset[DType], str], ...] = (
+    ("Update", set_at, "", _update_grad, _LINEAR, dtypes.ALL - HANDLES, f"replaced by `updates`; {_DROP}"),
+    ("Add", add_at, "add", _add_grad, _LINEAR, NUMERIC, "increased by `updates`"),
+    ("Sub", subtract_at, "subtract", _sub_grad, _LINEAR, NUMERIC, "decreased by `updates`"),
+    ("Min", extreme_at(np.minimum), "minimum", _extreme_grad, None, REAL, "lowered to `updates` where less"),
+    ("Max", extreme_at(np.maximum), "maximum", _extreme_grad, None, REAL, "raised to `updates` where larger"),
 )
 _FORMS = {
     "Update": tensor_scatter_form(None),
     "Add": tensor_scatter_form(np.add),
     "Sub": tensor_scatter_form(np.subtract),
 }
-for _name, _put, _combine, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
+for _name, _put, _how, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
     op(
         f"TensorScatter{_name}",
         "tensor: T, indices: Tindices, updates: T",
@@ -514,13 +564,14 @@ for _name, _put, _combine, _grad, _jvp, _dtypes, _doc in _TENSOR_SCATTERS:
             "bad_indices_policy": POLICY,
         },
         shape=_tensor_scatter_shape,
-        kernel=_tensor_scatter_kernel(_put),
+        kernel=_tensor_scatter_kernel(_put, _how),
+        xp=True,
         grad=_grad,
         jvp=_jvp,
         batch=tensor_scatter,
         form=_FORMS.get(_name),
         facts=Facts(cost=flops_per_input(1)),
-        oracle=_scatter_model(_combine),
+        oracle=_scatter_model(getattr(np, _how) if _how else lambda x, y: y),
         sample=_tensor_scatters(_dtypes),
         doc=f"The input with the elements at `indices` {_doc}.",
     )
@@ -531,7 +582,8 @@ op(
     "output: T",
     {"T": NUMERIC | {dtypes.bool_}, "Tindices": INDEX, "bad_indices_policy": POLICY},
     shape=_tensor_scatter_shape,
-    kernel=_tensor_scatter_kernel(add_at),
+    kernel=_tensor_scatter_kernel(add_at, "add"),
+    xp=True,
     grad=_add_grad,
     jvp=linear("input", "updates"),
     batch=tensor_scatter,

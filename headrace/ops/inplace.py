@@ -14,9 +14,10 @@ from headrace import dtypes, shapes
 from headrace.dtypes import NUMERIC, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import Facts, Sample, case, flops_per_input, missing, op, type_attr
-from headrace.opkit.arrays import values_only
+from headrace.opkit.arrays import copied, values_only
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.jvp_rules import passed
+from headrace.opkit.namespaces import integers
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 
@@ -27,6 +28,7 @@ op(
     {"T": type_attr(VALUE)},
     shape=same_as(0),
     kernel=lambda xp, attrs: lambda x: x,
+    xp=True,
     grad=lambda b, n, dy: [dy],
     jvp=passed,
     batch=in_step,
@@ -37,20 +39,25 @@ op(
 )
 
 
-def _kernel(combine: Callable[[Any, Any], Any] | None) -> Any:
+def _kernel(how: str) -> Any:
+    """The factory of an op that combines rows by a function of the namespace; "" replaces them."""
+
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        combine = getattr(xp, how) if how else None
+
         def kernel(x: Any, i: Any, v: Any) -> Any:
             if not x.ndim or i.ndim != 1 or v.shape != i.shape + x.shape[1:]:
                 raise InvalidArgumentError(
                     f"i must be a vector and v have the rows of x it names, got x: {shapes.show(x.shape)}, "
                     f"i: {shapes.show(i.shape)}, v: {shapes.show(v.shape)}"
                 )
-            out = np.array(x)
-            if not len(out):
+            out, n = copied(xp, x), x.shape[0]
+            if not n:
                 return out
             # one by one, as an index may repeat; an index out of range wraps around, as in TensorFlow
-            for row, value in zip(i % len(out), v):
-                out[row] = value if combine is None else combine(out[row], value)
+            for k, index in enumerate(integers(i)):
+                row, value = index % n, v[k, ...]
+                out[row, ...] = value if combine is None else combine(out[row, ...], value)
             return out
 
         return kernel
@@ -82,10 +89,10 @@ def _model(combine: Callable[[Any, Any], Any]) -> Any:
 
 
 _ANY = NUMERIC | {dtypes.bool_, dtypes.string}
-for _name, _combine, _take, _dtypes, _doc in (
-    ("Update", None, lambda x, v: v, _ANY, "replaced by"),
-    ("Add", np.add, np.add, NUMERIC, "increased by"),
-    ("Sub", np.subtract, np.subtract, NUMERIC, "decreased by"),
+for _name, _how, _take, _dtypes, _doc in (
+    ("Update", "", lambda x, v: v, _ANY, "replaced by"),
+    ("Add", "add", np.add, NUMERIC, "increased by"),
+    ("Sub", "subtract", np.subtract, NUMERIC, "decreased by"),
 ):
     op(
         f"Inplace{_name}",
@@ -93,7 +100,8 @@ for _name, _combine, _take, _dtypes, _doc in (
         "y: T",
         {"T": type_attr(VALUE)},
         shape=same_as(0),
-        kernel=_kernel(_combine),
+        kernel=_kernel(_how),
+        xp=True,
         grad=missing("TensorFlow has none; TensorScatterUpdate, TensorScatterAdd and TensorScatterSub have one"),
         facts=Facts(cost=flops_per_input(1)),
         oracle=_model(_take),

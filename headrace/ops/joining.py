@@ -6,6 +6,7 @@ Source: TensorFlow's ops of the same names.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,22 @@ from headrace.ir.infer import Inference, constant_value
 from headrace.ir.op_roles import SplitRole
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, shape_attr, type_attr
 from headrace.opkit import forms
-from headrace.opkit.arrays import add_dims, axis_in, boxed, entries, scalar, single, values_only, vector_of_unknowns
+from headrace.opkit.arrays import (
+    add_dims,
+    axis_in,
+    boxed,
+    dims,
+    entries,
+    listed,
+    scalar,
+    single,
+    values_only,
+    vector_of_unknowns,
+)
 from headrace.opkit.batch_rules import shifting_attr, shifting_axes
 from headrace.opkit.batch_shapes import concat, concat_axis_first
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant
 from headrace.opkit.testing.samples import draw
 from headrace.resources import values as stored
 from headrace.shapes import Dim, Shape
@@ -61,7 +74,7 @@ def _pack_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                     f"values[{i}].shape = {shapes.show(a.shape)}"
                 )
         at = axis_in(axis, len(shape) + 1)
-        return xp.stack(arrays, at) if at else stored.stack(arrays, dtype, shape)
+        return stored.stack(arrays, dtype, shape) if xp is np and not at else xp.stack(arrays, axis=at)
 
     return kernel
 
@@ -86,6 +99,7 @@ op(
     {"N": int_attr(minimum=1), "T": type_attr(), "axis": 0},
     shape=_pack_shape,
     kernel=boxed(_pack_kernel),
+    xp=True,
     grad=_unpacked,
     jvp=linear("values"),
     batch=shifting_attr("axis"),
@@ -122,7 +136,8 @@ def _unpack_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         at = axis_in(axis, x.ndim)
         if x.shape[at] != num:
             raise InvalidArgumentError(f"Input shape axis {at} must equal {num}, got shape {shapes.show(x.shape)}")
-        return tuple(stored.rows(xp.moveaxis(x, at, 0) if at else x, dtype))
+        x = xp.moveaxis(x, at, 0) if at else x
+        return tuple(stored.rows(x, dtype)) if xp is np else tuple([x[i, ...] for i in range(num)])
 
     return single(kernel, num)
 
@@ -144,6 +159,7 @@ op(
     {"num": int_attr(minimum=0), "T": type_attr(), "axis": 0},
     shape=_unpack_shape,
     kernel=boxed(_unpack_kernel),
+    xp=True,
     grad=lambda b, n, *dys: [b.Pack(list(dys), axis=n.attrs["axis"])] if dys else [b.ZerosLike(n.value)],
     jvp=linear("value"),
     batch=shifting_attr("axis"),
@@ -195,7 +211,11 @@ def _concat(xp: Any, arrays: Sequence[Any], axis: Any) -> Any:
             f"ConcatOp : Expected concatenating dimensions in the range [{-rank}, {rank}), but got {at}"
         )
     try:
-        return xp.concatenate(arrays, at)
+        if xp is not np:  # whose functions raise errors of other classes
+            rest: Shape = (None,) * rank
+            for a in arrays:
+                rest = shapes.merge(rest, (*a.shape[:at], None, *a.shape[at:][1:]))
+        return xp.concat(arrays, axis=at)
     except ValueError as e:
         got = ", ".join(shapes.show(a.shape) for a in arrays)
         raise InvalidArgumentError(f"ConcatOp: cannot join the shapes {got} along axis {axis}: {e}") from None
@@ -213,8 +233,8 @@ def _split_back(b: Any, arrays: Sequence[Any], axis: Any, dy: Any) -> list[Any]:
         where = b.const(np.int32(a))
     else:
         where = b.FloorMod(axis if axis.dtype.base is dtypes.int32 else b.Cast(axis, DstT=dtypes.int32), b.Rank(dy))
-    dims = b.Pack([b.GatherV2(b.Shape(x), where, 0) for x in arrays])
-    return list(b.SplitV(dy, dims, where, num_split=len(arrays)))
+    lengths = b.Pack([b.GatherV2(b.Shape(x), where, 0) for x in arrays])
+    return list(b.SplitV(dy, lengths, where, num_split=len(arrays)))
 
 
 @values_only
@@ -236,6 +256,7 @@ op(
     {"N": int_attr(minimum=2), "T": type_attr()},
     shape=lambda c: _concat_shape(c, c.shapes[1:], c.scalar(0)),
     kernel=boxed(lambda xp, attrs: lambda axis, *arrays: _concat(xp, arrays, axis)),
+    xp=True,
     grad=lambda b, n, dy: [None, *_split_back(b, n.values, n.concat_dim, dy)],
     jvp=linear("values"),
     batch=concat_axis_first,
@@ -252,6 +273,7 @@ op(
     {"N": int_attr(minimum=2), "T": type_attr(), "Tidx": _INDEX},
     shape=lambda c: _concat_shape(c, c.shapes[:-1], c.scalar(len(c.shapes) - 1)),
     kernel=boxed(lambda xp, attrs: lambda *args: _concat(xp, args[:-1], args[-1])),
+    xp=True,
     grad=lambda b, n, dy: [*_split_back(b, n.values, n.axis, dy), None],
     jvp=linear("values"),
     batch=concat,
@@ -265,25 +287,27 @@ op(
 
 
 def _concat_offset_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    dtype = attrs["shape_type"].numpy
+    dtype = attrs["shape_type"]
 
     def kernel(concat_dim: Any, *parts: Any) -> Any:
         first = parts[0]
         if concat_dim.ndim or first.ndim != 1:
             raise InvalidArgumentError("concat_dim must be a scalar and the shapes vectors")
-        axis = axis_in(int(concat_dim), len(first), "concat_dim")
+        wanted = dims(first)
+        axis = axis_in(int(concat_dim), len(wanted), "concat_dim")
         out, at = [], 0
         for i, s in enumerate(parts):
             if s.shape != first.shape:
-                raise InvalidArgumentError(f"input {i} should contain {len(first)} elements, got {s.size}")
-            if any(a != b for d, (a, b) in enumerate(zip(s.tolist(), first.tolist())) if d != axis):
+                raise InvalidArgumentError(f"input {i} should contain {len(wanted)} elements, got {math.prod(s.shape)}")
+            shape = dims(s)
+            if any(a != b for d, (a, b) in enumerate(zip(shape, wanted, strict=True)) if d != axis):
                 raise InvalidArgumentError(
-                    f"All dimensions except {axis} must match. Input {i} has shape {s.tolist()} "
-                    f"and doesn't match input 0 with shape {first.tolist()}."
+                    f"All dimensions except {axis} must match. Input {i} has shape {list(shape)} "
+                    f"and doesn't match input 0 with shape {list(wanted)}."
                 )
-            out.append([at if d == axis else 0 for d in range(len(first))])
-            at += int(s[axis])
-        return tuple(np.array(v, dtype) for v in out)
+            out.append([at if d == axis else 0 for d in range(len(wanted))])
+            at += shape[axis]
+        return tuple([constant(xp, v, dtype, first) for v in out])
 
     return kernel
 
@@ -295,6 +319,7 @@ op(
     {"N": int_attr(minimum=2), "shape_type": _INDEX},
     shape=lambda c: c.shapes[1:],
     kernel=_concat_offset_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda axis, parts: tuple(
         np.array([sum(q[d] for q in parts[:i]) if d == axis % len(p) else 0 for d in range(len(p))], p.dtype)
@@ -315,7 +340,7 @@ def _parallel_concat_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 raise InvalidArgumentError(
                     f"each of the values must be one row of the same shape, got {shapes.show(a.shape)}"
                 )
-        return xp.concatenate(arrays)
+        return xp.concat(arrays)
 
     return kernel
 
@@ -337,6 +362,7 @@ op(
     {"N": int_attr(minimum=1), "T": type_attr(), "shape": shape_attr()},
     shape=_parallel_concat_shape,
     kernel=boxed(_parallel_concat_kernel),
+    xp=True,
     grad=lambda b, n, dy: [functools.partial(b.GatherV2, dy, [i], 0) for i in range(n.attrs["N"])],
     jvp=linear("values"),
     facts=Facts(cost=flops_per_element(1)),
@@ -358,7 +384,7 @@ def _pieces(x: Any, sizes: Sequence[int], axis: int) -> tuple[Any, ...]:
     before = (slice(None),) * axis
     out, start = [], 0
     for n in sizes:
-        out.append(x[(*before, slice(start, start + n))])
+        out.append(x[(*before, slice(start, start + n), ...)])
         start += n
     return tuple(out)
 
@@ -428,6 +454,7 @@ op(
     {"num_split": int_attr(minimum=1), "T": type_attr()},
     shape=_split_shape,
     kernel=boxed(_split_kernel),
+    xp=True,
     grad=lambda b, n, *dys: [None, _join(b, dys, n.split_dim)],
     jvp=linear("value"),
     batch=shifting_axes(0, 1),
@@ -492,7 +519,7 @@ def _split_v_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"shape of the split_tensor must be [{num}], the number of outputs, but is {shapes.show(sizes.shape)}"
             )
-        found = _split_sizes(sizes.tolist(), x.shape[axis])
+        found = _split_sizes(listed(sizes), x.shape[axis])
         return _pieces(x, [n for n in found if n is not None], axis)
 
     return single(kernel, num)
@@ -524,6 +551,7 @@ op(
     },
     shape=_split_v_shape,
     kernel=boxed(_split_v_kernel),
+    xp=True,
     grad=lambda b, n, *dys: [_join(b, dys, n.split_dim), None, None],
     jvp=linear("value"),
     batch=shifting_axes(2, 0),

@@ -27,11 +27,24 @@ from headrace.ir.opdef import (
     type_attr,
 )
 from headrace.opkit import forms, index_forms
-from headrace.opkit.arrays import add_dims, axis_in, boxed, check_size, dims, entries, ranked, values_only, zeros
+from headrace.opkit.arrays import (
+    add_dims,
+    axis_in,
+    boxed,
+    check_size,
+    copied,
+    dims,
+    entries,
+    listed,
+    ranked,
+    values_only,
+    zeros,
+)
 from headrace.opkit.batch_rules import prefixing
 from headrace.opkit.batch_shapes import transpose
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.kernel_library import contiguous
+from headrace.opkit.namespaces import constant
 from headrace.opkit.order_forms import filled_pad
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
@@ -56,7 +69,12 @@ def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"transpose expects a vector of size {x.ndim}. But input(1) is of shape {shapes.show(perm.shape)}"
             )
-        return x.transpose(perm.tolist())
+        if xp is np:
+            return x.transpose(perm.tolist())
+        axes = tuple([axis_in(axis, x.ndim, "perm") for axis in listed(perm)])
+        if len({*axes}) != len(axes):
+            raise ValueError("repeated axis in transpose")
+        return xp.permute_dims(x, axes)
 
     return kernel
 
@@ -97,6 +115,7 @@ op(
     {"T": type_attr(), "Tperm": _INDEX},
     shape=_transpose_shape,
     kernel=boxed(_transpose_kernel),
+    xp=True,
     grad=lambda b, n, dy: [b.Transpose(dy, b.InvertPermutation(n.perm)), None],
     jvp=linear("x"),
     batch=transpose,
@@ -113,6 +132,7 @@ op(
     {"T": type_attr(), "Tperm": _INDEX},
     shape=_transpose_shape,
     kernel=boxed(_conjugate_kernel),
+    xp=True,
     grad=lambda b, n, dy: [b.ConjugateTranspose(dy, b.InvertPermutation(n.perm)), None],
     jvp=linear("x"),
     batch=transpose,
@@ -123,17 +143,23 @@ op(
 )
 
 
-def _invert_permutation(x: Any) -> Any:
-    if x.ndim != 1:
-        raise InvalidArgumentError(f"invert_permutation expects a 1D vector, got shape {shapes.show(x.shape)}")
-    out = np.full(len(x), -1, x.dtype)
-    for i, p in enumerate(x.tolist()):
-        if not 0 <= p < len(x):
-            raise InvalidArgumentError(f"{p} is not between 0 and {len(x)}")
-        if out[p] != -1:
-            raise InvalidArgumentError(f"{p} is duplicated in the input.")
-        out[p] = i
-    return out
+def _invert_permutation_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["T"]
+
+    def kernel(x: Any) -> Any:
+        if x.ndim != 1:
+            raise InvalidArgumentError(f"invert_permutation expects a 1D vector, got shape {shapes.show(x.shape)}")
+        n = x.shape[0]
+        out = [-1] * n
+        for i, p in enumerate(listed(x)):
+            if not 0 <= p < n:
+                raise InvalidArgumentError(f"{p} is not between 0 and {n}")
+            if out[p] != -1:
+                raise InvalidArgumentError(f"{p} is duplicated in the input.")
+            out[p] = i
+        return constant(xp, out, dtype, x)
+
+    return kernel
 
 
 op(
@@ -142,7 +168,8 @@ op(
     "y: T",
     {"T": _INDEX},
     shape=lambda c: [shapes.with_rank(c.shapes[0], 1)],
-    kernel=lambda xp, attrs: _invert_permutation,
+    kernel=_invert_permutation_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda x: np.argsort(x).astype(x.dtype),
     sample=lambda rng, dtype: [case(np.array(p, dtype.numpy)) for p in ([3, 4, 0, 2, 1], [0], [])],
@@ -178,7 +205,7 @@ def _tile_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         shape = tuple(d * m for d, m in zip(x.shape, times))
         check_size(shape, dtype)
         if 0 in shape:  # numpy would allocate the array for the other multiples first
-            return zeros(xp, shape, dtype)
+            return zeros(xp, shape, dtype, x)
         return x if all(m == 1 for m in times) else xp.tile(x, times)
 
     return kernel
@@ -220,6 +247,7 @@ op(
     {"T": type_attr(), "Tmultiples": _INDEX},
     shape=_tile_shape,
     kernel=boxed(_tile_kernel),
+    xp=True,
     grad=_tile_grad,
     jvp=linear("input"),
     batch=prefixing(1, 1),
@@ -251,7 +279,10 @@ def _tile_grad_shape(c: Inference) -> Sequence[Shape]:
 def _tile_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, multiples: Any) -> Any:
         pairs = _untiled(x.shape, dims(multiples))
-        return x.reshape(pairs).sum(axis=tuple(range(0, len(pairs), 2)), dtype=x.dtype)
+        axes = tuple(range(0, len(pairs), 2))
+        if xp is np:
+            return x.reshape(pairs).sum(axis=axes, dtype=x.dtype)
+        return xp.sum(xp.reshape(x, tuple(pairs)), axis=axes, dtype=x.dtype)
 
     return kernel
 
@@ -270,6 +301,7 @@ op(
     {"T": NUMERIC},
     shape=_tile_grad_shape,
     kernel=_tile_grad_kernel,
+    xp=True,
     grad=lambda b, n, dy: [b.Tile(dy, n.multiples), None],
     jvp=linear("input"),
     batch=prefixing(1, 1),
@@ -312,7 +344,7 @@ def _padding(x: Any, paddings: Any) -> list[list[int]]:
             f"paddings must be a matrix with 2 columns and a row for each of the {x.ndim} dimensions of the input, "
             f"got shape {shapes.show(paddings.shape)}"
         )
-    rows: list[list[int]] = paddings.tolist()
+    rows: list[list[int]] = listed(paddings)
     for before, after in rows:
         if before < 0 or after < 0:
             raise InvalidArgumentError(f"Paddings must be non-negative: {before} {after}")
@@ -327,7 +359,7 @@ def _pad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if value is not None and value.ndim:
             raise InvalidArgumentError(f"constant_values must be a scalar, got shape {shapes.show(value.shape)}")
         shape = tuple(d + before + after for d, (before, after) in zip(x.shape, rows))
-        out = zeros(np, shape, dtype)
+        out = zeros(xp, shape, dtype, x)
         if value is not None:
             out[...] = value
         out[tuple(slice(before, before + d) for d, (before, _) in zip(x.shape, rows))] = x
@@ -381,6 +413,7 @@ op(
     {"T": type_attr(VALUE), "Tpaddings": _INDEX},
     shape=_pad_shape,
     kernel=_pad_kernel,
+    xp=True,
     grad=lambda b, n, dy: [_unpadded(b, n, dy), None],
     jvp=linear("input"),
     batch=prefixing(1, [0, 0]),
@@ -397,6 +430,7 @@ op(
     {"T": type_attr(VALUE), "Tpaddings": _INDEX},
     shape=_pad_shape,
     kernel=_pad_kernel,
+    xp=True,
     grad=_pad_v2_grad,
     jvp=linear("input", "constant_values"),
     batch=prefixing(1, [0, 0]),
@@ -438,7 +472,8 @@ def _mirror_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 n = x.shape[axis]
                 places = np.arange(-before, n + after)
                 places = np.where(places < 0, edge - 1 - places, places)
-                x = xp.take(x, np.where(places >= n, 2 * n - edge - 1 - places, places), axis)
+                places = np.where(places >= n, 2 * n - edge - 1 - places, places)
+                x = xp.take(x, places if xp is np else constant(xp, places.tolist(), dtypes.int64, x), axis=axis)
         return x
 
     return kernel
@@ -468,11 +503,11 @@ def _mirror_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             if before or after:
                 n = x.shape[axis] - before - after
                 _check_mirror(max(n, 0), before, after, edge)
-                x = np.moveaxis(x, axis, 0)
-                core = np.array(x[before : before + n])
-                core[edge : edge + before] += x[:before][::-1]
-                core[n - edge - after : n - edge] += x[before + n :][::-1]
-                x = np.moveaxis(core, 0, axis)
+                x = xp.moveaxis(x, axis, 0)
+                core = copied(xp, x[before : before + n, ...])
+                core[edge : edge + before, ...] += xp.flip(x[:before, ...], axis=0)
+                core[n - edge - after : n - edge, ...] += xp.flip(x[before + n :, ...], axis=0)
+                x = xp.moveaxis(core, 0, axis)
         return x
 
     return kernel
@@ -522,6 +557,7 @@ op(
     _MODE,
     shape=_pad_shape,
     kernel=_mirror_kernel,
+    xp=True,
     grad=lambda b, n, dy: [b.MirrorPadGrad(dy, n.paddings, mode=n.attrs["mode"]), None],
     jvp=linear("input"),
     batch=prefixing(1, [0, 0]),
@@ -537,6 +573,7 @@ op(
     _MODE,
     shape=_mirror_grad_shape,
     kernel=_mirror_grad_kernel,
+    xp=True,
     grad=lambda b, n, dy: [b.MirrorPad(dy, n.paddings, mode=n.attrs["mode"]), None],
     jvp=linear("input"),
     batch=prefixing(1, [0, 0]),

@@ -21,6 +21,7 @@ from headrace.opkit import forms
 from headrace.opkit.batch_products import batch_matmul, matmul
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.namespaces import converter
 from headrace.opkit.shape_rules import then
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, broadcast, merge, merge_dim, show, with_rank, with_rank_at_least
@@ -86,19 +87,24 @@ _TURNS = ((False, False), (True, False), (False, True), (True, True))
 
 
 def _matmul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    dot = widened(xp.ndarray.dot, attrs["T"])  # `xp.dot` would ask for overrides first
+    # `np.dot` would ask for overrides first
+    product = widened(np.ndarray.dot if xp is np else xp.matmul, attrs["T"], xp)
     turn_a, turn_b = attrs["transpose_a"], attrs["transpose_b"]
+    fails = (ValueError,) if xp is np else ()  # errors of other namespaces are not known
 
     def kernel(a: Any, b: Any) -> Any:
         if a.ndim != 2 or b.ndim != 2:
             raise InvalidArgumentError(f"In[0] and In[1] must be matrices: {show(a.shape)} vs. {show(b.shape)}")
+        x, y = a.T if turn_a else a, b.T if turn_b else b
         try:
-            return dot(a.T if turn_a else a, b.T if turn_b else b)
-        except ValueError:
-            raise InvalidArgumentError(
-                f"Matrix size-incompatible: In[0]: {show(a.shape)}, In[1]: {show(b.shape)} "
-                f"(transpose_a={turn_a}, transpose_b={turn_b})"
-            ) from None
+            if fails or x.shape[1] == y.shape[0]:
+                return product(x, y)
+        except fails:
+            pass
+        raise InvalidArgumentError(
+            f"Matrix size-incompatible: In[0]: {show(a.shape)}, In[1]: {show(b.shape)} "
+            f"(transpose_a={turn_a}, transpose_b={turn_b})"
+        )
 
     return kernel
 
@@ -146,6 +152,7 @@ op(
     },
     shape=_matmul_shape,
     kernel=_matmul_kernel,
+    xp=True,
     grad=_matmul_grad,
     jvp=multilinear("a", "b"),
     batch=matmul,
@@ -160,17 +167,18 @@ op(
 # *** BatchMatMul: products of the matrices in the last two dimensions ***
 
 
-def _adjoint(x: Any) -> Any:
-    return x.swapaxes(-1, -2).conj() if x.dtype.kind == "c" else x.swapaxes(-1, -2)
-
-
 def _batch_kernel(broadcasts: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         adj_x, adj_y = attrs["adj_x"], attrs["adj_y"]
         out = attrs.get("Tout", attrs.get("T"))
-        product = widened(xp.matmul, out)
+        product = widened(xp.matmul, out, xp)
         is_real = not out.is_complex  # infinity times a complex number is another one by the two functions
-        to = out.numpy if "Tout" in attrs else None
+        to = converter(xp, out) if "Tout" in attrs else None
+        fails = (ValueError,) if xp is np else ()  # errors of other namespaces are not known
+
+        def adjoint(x: Any) -> Any:
+            turned = xp.matrix_transpose(x) if xp is not np else x.swapaxes(-1, -2)
+            return turned if is_real else xp.conj(turned)
 
         def kernel(x: Any, y: Any) -> Any:
             for i, m in enumerate((x, y)):
@@ -180,25 +188,33 @@ def _batch_kernel(broadcasts: bool) -> Any:
                 raise InvalidArgumentError(
                     f"In[0] and In[1] must have the same batch dimensions: {show(x.shape)} vs. {show(y.shape)}"
                 )
+            given = x.shape, y.shape
             if to is not None:
-                x, y = x.astype(to), y.astype(to)
-            x, y = _adjoint(x) if adj_x else x, _adjoint(y) if adj_y else y
+                x, y = to(x), to(y)
+            x, y = adjoint(x) if adj_x else x, adjoint(y) if adj_y else y
             try:
-                if x.shape[-1] == y.shape[-2] == 1 and is_real:
-                    return xp.multiply(x, y)  # the library of matrix products takes several times as long
-                return product(x, y)
-            except ValueError:
-                given = (_adjoint(x) if adj_x else x, _adjoint(y) if adj_y else y)
-                raise InvalidArgumentError(_mismatch(*given, adj_x, adj_y)) from None
+                if fails or _are_compatible(x.shape, y.shape):
+                    if x.shape[-1] == y.shape[-2] == 1 and is_real:
+                        return xp.multiply(x, y)  # the library of matrix products takes several times as long
+                    return product(x, y)
+            except fails:
+                pass
+            raise InvalidArgumentError(_mismatch(*given, adj_x, adj_y))
 
         return kernel
 
     return factory
 
 
-def _mismatch(x: Any, y: Any, adj_x: bool, adj_y: bool) -> str:
-    both = f"In[0]: {show(x.shape)}, In[1]: {show(y.shape)}"
-    if x.shape[-2 if adj_x else -1] != y.shape[-1 if adj_y else -2]:
+def _are_compatible(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+    """Whether matrices of these shapes have products."""
+    batches = zip(reversed(x[:-2]), reversed(y[:-2]), strict=False)
+    return x[-1] == y[-2] and all(m == n or 1 in (m, n) for m, n in batches)
+
+
+def _mismatch(x: tuple[int, ...], y: tuple[int, ...], adj_x: bool, adj_y: bool) -> str:
+    both = f"In[0]: {show(x)}, In[1]: {show(y)}"
+    if x[-2 if adj_x else -1] != y[-1 if adj_y else -2]:
         return f"Matrix size-incompatible: {both} (adj_x={adj_x}, adj_y={adj_y})"
     return f"In[0] and In[1] must have compatible batch dimensions: {both}"
 
@@ -311,6 +327,7 @@ for _type, _ins, _outs, _attrs, _broadcasts, _sample, _doc in (
         _attrs | _ADJ,
         shape=_batch_shape(broadcast if _broadcasts else merge),
         kernel=_batch_kernel(_broadcasts),
+        xp=True,
         grad=_batch_grad(_broadcasts),
         jvp=multilinear("x", "y"),
         batch=batch_matmul,

@@ -6,13 +6,14 @@ TensorFlow's comparisons, which are false for NaN.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.dtypes import INDEX, REAL, DType, bfloat16, float16, float32
+from headrace.dtypes import FLOATING, INDEX, REAL, DType, bfloat16, float16, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, op, type_attr
@@ -20,6 +21,7 @@ from headrace.opkit.arrays import axis_in, values_only
 from headrace.opkit.batch_rules import first_in_step, folding, shifting_attr
 from headrace.opkit.cpp_sorting import largest
 from headrace.opkit.elementwise import widened
+from headrace.opkit.namespaces import constant, converter
 from headrace.opkit.order_forms import top
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
@@ -27,27 +29,60 @@ from headrace.shapes import Dim, Shape
 # *** TopK ***
 
 
-def _top(x: Any, k: int, index: np.dtype) -> tuple[Any, Any]:
-    if x.ndim < 1:
-        raise InvalidArgumentError("input must be >= 1-D, got shape []")
-    n = x.shape[-1]
-    if not 0 <= k <= n:
-        raise InvalidArgumentError(f"input must have at least k columns. Had {n}, needed {k} (k must not be negative)")
+def _top(xp: Any, t: DType, index: DType = dtypes.int32) -> Callable[[Any, int], tuple[Any, Any]]:
+    """Returns the function of rows of dtype `t` and `k` that finds the `k` largest elements and their indices."""
+    order_of, to_index = _order if xp is np else _portable_order, converter(xp, index)
+    may_be_nan = t in FLOATING
+
+    def top(x: Any, k: int) -> tuple[Any, Any]:
+        if x.ndim < 1:
+            raise InvalidArgumentError("input must be >= 1-D, got shape []")
+        n = x.shape[-1]
+        if not 0 <= k <= n:
+            raise InvalidArgumentError(
+                f"input must have at least k columns. Had {n}, needed {k} (k must not be negative)"
+            )
+        order = order_of(xp, x, k, may_be_nan)
+        return xp.take_along_axis(x, order, axis=-1), to_index(order)
+
+    return top
+
+
+def _order(xp: Any, x: Any, k: int, may_be_nan: bool) -> Any:
     # reversing before and after a stable sort puts the first of equal elements first
-    order = n - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
-    if x.dtype.kind in "fV":
+    order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")[..., ::-1][..., :k]
+    if may_be_nan:
         for at in map(tuple, np.argwhere(np.isnan(x).any(-1))):
             order[at] = largest(x[at].tolist(), k)
-    return np.take_along_axis(x, order, -1), order.astype(index)
+    return order
+
+
+def _portable_order(xp: Any, x: Any, k: int, may_be_nan: bool) -> Any:
+    order = xp.argsort(x, axis=-1, descending=True, stable=True)[..., :k]
+    if may_be_nan and xp.any(xp.isnan(x)):
+        n, lead = x.shape[-1], math.prod(x.shape[:-1])
+        shape, rows, order = order.shape, xp.reshape(x, (lead, n)), xp.reshape(order, (lead, k))
+        spoilt = xp.any(xp.isnan(rows), axis=-1)
+        for i in range(lead):
+            if spoilt[i]:
+                found = largest([float(rows[i, j]) for j in range(n)], k)
+                order[i, ...] = constant(xp, found, dtypes.int64, x)
+        order = xp.reshape(order, shape)
+    return order
+
+
+def _top_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    k, top = attrs["k"], _top(xp, attrs.get("T", float32))
+    return lambda x: top(x, k)
 
 
 def _top_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    index = attrs["index_type"].numpy
+    top = _top(xp, attrs["T"], attrs["index_type"])
 
     def kernel(x: Any, k: Any) -> Any:
         if k.ndim:
             raise InvalidArgumentError(f"k must be scalar, got shape {shapes.show(k.shape)}")
-        return _top(x, int(k), index)
+        return top(x, int(k))
 
     return kernel
 
@@ -104,7 +139,8 @@ op(
     "values: T, indices: int32",
     {"k": int_attr(minimum=0), "sorted": True, "T": REAL},
     shape=lambda c: _top_shape(c, c.attrs["k"]),
-    kernel=lambda xp, attrs: lambda x: _top(x, attrs["k"], np.dtype(np.int32)),
+    kernel=_top_kernel,
+    xp=True,
     grad=_top_grad,
     form=top,
     batch=first_in_step(0),
@@ -126,6 +162,7 @@ op(
     },
     shape=lambda c: _top_shape(c, c.scalar(1)),
     kernel=_top_v2_kernel,
+    xp=True,
     grad=_top_grad,
     form=top,
     batch=first_in_step(0),
@@ -160,13 +197,13 @@ def _approx_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _approx_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    k, largest = attrs["k"], attrs["is_max_k"]
+    k, largest, top = attrs["k"], attrs["is_max_k"], _top(xp, attrs["T"])
 
     def kernel(x: Any) -> Any:
         at = _approx_axis(attrs, x.ndim)
-        rows = np.moveaxis(x, at, -1)
-        values, indices = _top(rows if largest else -rows, k, np.dtype(np.int32))
-        return np.moveaxis(values if largest else -values, -1, at), np.moveaxis(indices, -1, at)
+        rows = xp.moveaxis(x, at, -1)
+        values, indices = top(rows if largest else -rows, k)
+        return xp.moveaxis(values if largest else -values, -1, at), xp.moveaxis(indices, -1, at)
 
     return kernel
 
@@ -206,6 +243,7 @@ op(
     },
     shape=_approx_shape,
     kernel=_approx_kernel,
+    xp=True,
     grad=_approx_grad,
     batch=shifting_attr("reduction_dimension"),
     facts=Facts(cost=flops_per_input(30)),
@@ -240,9 +278,10 @@ def _nth_shape(c: Inference) -> Sequence[Shape]:
 def _nth_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     reverse = attrs["reverse"]
 
-    def kernel(x: Any, n: Any) -> Any:
-        if n.ndim:
-            raise InvalidArgumentError(f"N must be scalar but has rank {n.ndim}")
+    def kernel(x: Any, count: Any) -> Any:
+        if count.ndim:
+            raise InvalidArgumentError(f"N must be scalar but has rank {count.ndim}")
+        n = int(count)
         if n < 0:
             raise InvalidArgumentError(f"n must be non-negative but is {n}")
         if not x.ndim:
@@ -250,8 +289,10 @@ def _nth_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         size = x.shape[-1]
         if size <= n:
             raise InvalidArgumentError(f"Input must have last dimension > n = {n}, got shape {shapes.show(x.shape)}")
-        at = size - 1 - int(n) if reverse else int(n)
-        return widened(lambda rows: np.partition(rows, at, axis=-1)[..., at], attrs["T"])(x)
+        at = size - 1 - n if reverse else n
+        if xp is np:
+            return widened(lambda rows: np.partition(rows, at, axis=-1)[..., at], attrs["T"])(x)
+        return xp.sort(x, axis=-1)[..., at]
 
     return kernel
 
@@ -277,6 +318,7 @@ op(
     {"reverse": False, "T": REAL},
     shape=_nth_shape,
     kernel=_nth_kernel,
+    xp=True,
     grad=_nth_grad,
     batch=first_in_step(0),
     facts=Facts(cost=flops_per_input(10)),
@@ -291,28 +333,31 @@ op(
 # *** InTopK ***
 
 
-def _in_top(predictions: Any, targets: Any, k: int) -> Any:
+def _in_top(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
     if predictions.ndim != 2 or targets.ndim != 1:
         raise InvalidArgumentError(
             "predictions must be 2-dimensional and targets must be 1-dimensional, got shapes "
             f"{shapes.show(predictions.shape)} and {shapes.show(targets.shape)}"
         )
     rows, classes = predictions.shape
-    if len(targets) != rows:
-        raise InvalidArgumentError(f"First dimension of predictions {rows} must match length of targets {len(targets)}")
+    if targets.shape[0] != rows:
+        raise InvalidArgumentError(
+            f"First dimension of predictions {rows} must match length of targets {targets.shape[0]}"
+        )
     known = (targets >= 0) & (targets < classes)
-    if not known.any():
+    if not xp.any(known):
         return known
-    aimed = predictions[np.arange(rows), np.where(known, targets, 0)][:, None]
+    numbers = xp.arange(rows, dtype=targets.dtype, device=targets.device)
+    aimed = predictions[numbers, xp.where(known, targets, 0)][:, None]
     # a row with NaN or infinity has no ranks, as in TensorFlow
-    return known & np.isfinite(predictions).all(axis=1) & ((predictions > aimed).sum(axis=1) < k)
+    return known & xp.all(xp.isfinite(predictions), axis=1) & (xp.count_nonzero(predictions > aimed, axis=1) < k)
 
 
 def _in_top_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(predictions: Any, targets: Any, k: Any) -> Any:
         if k.ndim:
             raise InvalidArgumentError(f"k must be 0-D, got shape {shapes.show(k.shape)}")
-        return _in_top(predictions, targets, int(k))
+        return _in_top(xp, predictions, targets, int(k))
 
     return kernel
 
@@ -345,7 +390,8 @@ op(
     "precision: bool",
     {"k": int_attr(), "T": type_attr(INDEX, dtypes.int32)},
     shape=_in_top_shape,
-    kernel=lambda xp, attrs: lambda predictions, targets: _in_top(predictions, targets, attrs["k"]),
+    kernel=lambda xp, attrs: lambda predictions, targets: _in_top(xp, predictions, targets, attrs["k"]),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=folding(0, 1),
     facts=_RANKED,
@@ -360,6 +406,7 @@ op(
     {"T": type_attr(INDEX, dtypes.int32)},
     shape=_in_top_shape,
     kernel=_in_top_v2_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=folding(0, 1),
     facts=_RANKED,
@@ -389,12 +436,18 @@ def _made_unique(x: Any) -> Any:
 
 
 def _kth_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    k = attrs["k"]
+    k, top = attrs["k"], _top(xp, float32)
+    return lambda x: top(_matrix(x), k)[0][:, k - 1]
 
-    def kernel(x: Any) -> Any:
-        return _top(_matrix(x), k, np.dtype(np.int32))[0][:, k - 1]
 
-    return kernel
+def _top_unique_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    top = _top_kernel(xp, attrs)
+    return lambda x: top(_matrix(x))
+
+
+def _top_with_unique_kernel(attrs: Mapping[str, Any]) -> Any:
+    top = _top_kernel(np, attrs)
+    return lambda x: top(_made_unique(x))
 
 
 def _tpu_shape(rule: Any) -> Any:
@@ -428,6 +481,7 @@ op(
     {"k": int_attr()},
     shape=_tpu_shape(lambda rows, columns, k: [(rows,)]),
     kernel=_kth_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=folding(0),
     facts=_RANKED,
@@ -440,7 +494,8 @@ op(
     "input: float32",
     "output: float32",
     shape=_tpu_shape(lambda rows, columns, k: [(rows, columns)]),
-    kernel=lambda xp, attrs: _made_unique,
+    kernel=lambda attrs: _made_unique,
+    xp=False,  # the standard has no bits of floats
     grad=NOT_DIFFERENTIABLE,
     batch=folding(0),
     facts=_RANKED,
@@ -448,9 +503,20 @@ op(
     sample=_distinct,
     doc="The elements with their column number in the lowest bits, so that those of a row are distinct.",
 )
-for _type, _prepared, _doc in (
-    ("TopKUnique", _matrix, "The `k` largest elements of each row, which must be distinct, and their indices."),
-    ("TopKWithUnique", _made_unique, "The `k` largest elements of each row after MakeUnique, and their indices."),
+_kernel: Any
+for _type, _kernel, _is_made_unique, _doc in (
+    (
+        "TopKUnique",
+        _top_unique_kernel,
+        False,
+        "The `k` largest elements of each row, which must be distinct, and their indices.",
+    ),
+    (
+        "TopKWithUnique",
+        _top_with_unique_kernel,
+        True,
+        "The `k` largest elements of each row after MakeUnique, and their indices.",
+    ),
 ):
     op(
         _type,
@@ -458,11 +524,12 @@ for _type, _prepared, _doc in (
         "topk: float32, topk_indices: int32",
         {"k": int_attr()},
         shape=_tpu_shape(lambda rows, columns, k: [(rows, k)] * 2),
-        kernel=lambda xp, attrs, f=_prepared: lambda x: _top(f(x), attrs["k"], np.dtype(np.int32)),
+        kernel=_kernel,
+        xp=not _is_made_unique,
         grad=NOT_DIFFERENTIABLE,
         batch=folding(0),
         facts=_RANKED,
-        oracle=lambda x, k, f=(_unique_model if _prepared is _made_unique else np.asarray): _top_model(f(x), k),
+        oracle=lambda x, k, f=(_unique_model if _is_made_unique else np.asarray): _top_model(f(x), k),
         sample=lambda rng, dtype: _distinct(rng, dtype, k=3),
         doc=_doc,
     )

@@ -25,6 +25,7 @@ from headrace.opkit.elementwise import HALF, composed, conj
 from headrace.opkit.index_forms import extreme
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.kernel_library import reduced
+from headrace.opkit.namespaces import converter, dtype_in, integers
 from headrace.opkit.shape_rules import scalars
 from headrace.opkit.testing.samples import draw, unary
 from headrace.shapes import Shape, show
@@ -32,19 +33,20 @@ from headrace.shapes import Shape, show
 _AXES = type_attr(INDEX, int32)
 
 
-def axes_of(indices: np.ndarray, rank: int) -> tuple[int, ...]:
+def axes_of(indices: Any, rank: int) -> tuple[int, ...]:
     """Dimensions that `indices` select in an input of rank `rank`, each in [0, rank).
 
     Raises:
       InvalidArgumentError: one is out of range, or named twice.
     """
     out = []
-    for a in np.ravel(indices).tolist():
+    found = integers(indices)
+    for a in found:
         if not -rank <= a < rank:
             raise InvalidArgumentError(f"Invalid reduction dimension ({a} for input with {rank} dimension(s))")
         if a % rank in out:
             raise InvalidArgumentError(
-                f"Invalid reduction arguments: Axes contains duplicate dimension: {a % rank}, in {indices.tolist()}"
+                f"Invalid reduction arguments: Axes contains duplicate dimension: {a % rank}, in {list(found)}"
             )
         out.append(a % rank)
     return tuple(out)
@@ -64,20 +66,20 @@ def _over_axes(reduce: Callable[[Any, tuple[int, ...]], Any]) -> Callable[[Any, 
     return kernel
 
 
-def _wide(t: DType) -> Any:
+def _wide(t: DType) -> DType:
     """The dtype in which elements of `t` are added up."""
-    return np.float32 if t in HALF else t.numpy
+    return dtypes.float32 if t in HALF else t
 
 
 def _with_library(
-    xp: Any, ufunc: np.ufunc, attrs: Mapping[str, Any], reduce: Callable[[Any, tuple[int, ...]], Any]
+    ufunc: np.ufunc, attrs: Mapping[str, Any], reduce: Callable[[Any, tuple[int, ...]], Any]
 ) -> Callable[[Any, tuple[int, ...]], Any]:
     """Returns `reduce(x, axes)`, by the library of kernels for large arrays of floats.
 
     The library computes half precision in float32, and so do its results.
     """
     keep = attrs["keep_dims"]
-    if xp is not np or attrs["T"] not in FLOATING:
+    if attrs["T"] not in FLOATING:
         return reduce
 
     def total(x: Any, axes: tuple[int, ...]) -> Any:
@@ -89,16 +91,29 @@ def _with_library(
     return total
 
 
-def _accumulated(name: str) -> Any:
+# numpy's reductions are methods of ufuncs, which its functions of the standard call a microsecond later
+_NAMES = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min"}
+_NAMES |= {np.logical_and: "all", np.logical_or: "any"}
+
+
+def _totals(xp: Any, ufunc: np.ufunc, attrs: Mapping[str, Any], wide: DType) -> Callable[[Any, tuple[int, ...]], Any]:
+    """Returns the sum or product over axes, `reduce(x, axes)`, in the dtype `wide`."""
+    keep, to = attrs["keep_dims"], dtype_in(xp, wide)
+    if xp is np:
+        f = ufunc.reduce
+        reduce = lambda x, axes: f(x, axes, to, None, keep)
+        return _with_library(np.add, attrs, reduce) if ufunc is np.add else reduce
+    portable = getattr(xp, _NAMES[ufunc])
+    return lambda x, axes: portable(x, axis=axes, dtype=to, keepdims=keep)
+
+
+def _accumulated(ufunc: np.ufunc) -> Any:
     """The factory of a sum or product in the dtype of the input."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        f, t, keep = getattr(xp, name).reduce, attrs["T"], attrs["keep_dims"]
-        wide, to = _wide(t), t.numpy
-        reduce: Any = lambda x, axes: f(x, axes, wide, None, keep)
-        if name == "add":
-            reduce = _with_library(xp, np.add, attrs, reduce)
-        return _over_axes((lambda x, axes: reduce(x, axes).astype(to)) if t in HALF else reduce)
+        t = attrs["T"]
+        reduce, back = _totals(xp, ufunc, attrs, _wide(t)), converter(xp, t)
+        return _over_axes((lambda x, axes: back(reduce(x, axes))) if t in HALF else reduce)
 
     return factory
 
@@ -113,55 +128,73 @@ def greatest(t: DType) -> Any:
     return t.numpy.type(np.iinfo(t.numpy).max if t in INTEGER else np.inf)
 
 
-def _extreme(name: str, start: Callable[[DType], Any]) -> Any:
+def _extreme(ufunc: np.ufunc, start: Callable[[DType], Any]) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        f, t, keep = getattr(xp, name).reduce, attrs["T"], attrs["keep_dims"]
+        t, keep = attrs["T"], attrs["keep_dims"]
         first = start(t)
-        reduce = _with_library(
-            xp, getattr(np, name), attrs, lambda x, axes: f(x, axis=axes, initial=first, keepdims=keep)
-        )
+        if xp is not np:
+            return _over_axes(_portable_extreme(xp, getattr(xp, _NAMES[ufunc]), first.item(), attrs))
+        f = ufunc.reduce
+        reduce = _with_library(ufunc, attrs, lambda x, axes: f(x, axis=axes, initial=first, keepdims=keep))
         return _over_axes((lambda x, axes: reduce(x, axes).astype(t.numpy, copy=False)) if t in HALF else reduce)
 
     return factory
 
 
-def _logical(name: str) -> Any:
+def _portable_extreme(xp: Any, f: Any, first: Any, attrs: Mapping[str, Any]) -> Callable[[Any, tuple[int, ...]], Any]:
+    """Returns the extreme over axes by a function of the standard, which needs at least one element."""
+    keep = attrs["keep_dims"]
+
+    def extreme(x: Any, axes: tuple[int, ...]) -> Any:
+        if 0 not in x.shape:
+            return f(x, axis=axes, keepdims=keep)
+        return xp.full(shapes.reduced(x.shape, axes, keep), first, dtype=x.dtype, device=x.device)
+
+    return extreme
+
+
+def _logical(ufunc: np.ufunc) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        f, keep = getattr(xp, name).reduce, attrs["keep_dims"]
+        f, keep = ufunc.reduce if xp is np else getattr(xp, _NAMES[ufunc]), attrs["keep_dims"]
         return _over_axes(lambda x, axes: f(x, axis=axes, keepdims=keep))
 
     return factory
 
 
 def _mean(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    add, t, keep = xp.add.reduce, attrs["T"], attrs["keep_dims"]
-    wide = np.dtype(np.uint64 if t in UNSIGNED else np.int64) if t in INTEGER else np.dtype(_wide(t))
-
-    total = _with_library(xp, np.add, attrs, lambda x, axes: add(x, axis=axes, dtype=wide, keepdims=keep))
+    t = attrs["T"]
+    wide = (dtypes.uint64 if t is dtypes.uint64 else int64) if t in INTEGER else _wide(t)
+    total, back = _totals(xp, np.add, attrs, wide), converter(xp, t)
 
     def mean(x: Any, axes: tuple[int, ...]) -> Any:
         return total(x, axes) / math.prod(x.shape[a] for a in axes)
 
     def whole(x: Any, axes: tuple[int, ...]) -> Any:
-        n = wide.type(max(math.prod(x.shape[a] for a in axes), 1))
-        sums = add(x, axis=axes, dtype=wide, keepdims=keep)
-        return ((sums - xp.fmod(sums, n)) // n).astype(t.numpy)  # towards zero
+        n = max(math.prod(x.shape[a] for a in axes), 1)
+        sums = total(x, axes)
+        below = sums // n
+        return back(xp.where((sums < 0) & (below * n != sums), below + 1, below))  # towards zero
 
     if t in INTEGER:
         return _over_axes(whole)
     if t in HALF:
-        return _over_axes(lambda x, axes: mean(x, axes).astype(t.numpy))
+        return _over_axes(lambda x, axes: back(mean(x, axes)))
     return _over_axes(mean)
 
 
 def _norm(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    add, t, keep = xp.add.reduce, attrs["T"], attrs["keep_dims"]
-    wide, to = _wide(t), t.numpy
-    total = _with_library(xp, np.add, attrs, lambda x, axes: add(x, axis=axes, dtype=x.dtype, keepdims=keep))
+    t = attrs["T"]
+    part = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(t, t)
+    total = _totals(xp, np.add, attrs, _wide(part))
+    widen, back = converter(xp, _wide(t)), converter(xp, t)
+    root = xp.sqrt
+    if t in INTEGER and xp is not np:
+        to_float64 = converter(xp, dtypes.float64)
+        root = lambda sums: xp.sqrt(to_float64(sums))
 
     def norm(x: Any, axes: tuple[int, ...]) -> Any:
-        squares = xp.square(xp.abs(x)) if t in COMPLEX else xp.square(x.astype(wide))
-        return xp.sqrt(total(squares, axes)).astype(to)
+        squares = xp.square(xp.abs(x) if t in COMPLEX else widen(x))
+        return back(root(total(squares, axes)))
 
     return _over_axes(norm)
 
@@ -335,8 +368,8 @@ def _samples(low: float = -3, high: float = 3) -> Any:
 
 _LINEAR = linear("input")
 
-_greatest, _least = _extreme("maximum", least), _extreme("minimum", greatest)
-_sum, _prod = _accumulated("add"), _accumulated("multiply")
+_greatest, _least = _extreme(np.maximum, least), _extreme(np.minimum, greatest)
+_sum, _prod = _accumulated(np.add), _accumulated(np.multiply)
 _FORMS: dict[Any, Any] = {
     _sum: forms.reduction(np.add),
     _prod: forms.reduction(np.multiply),
@@ -370,6 +403,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
         {"keep_dims": False, "T": type_attr(_types), "Tidx": _AXES},
         shape=_reduced,
         kernel=_kernel,
+        xp=True,
         grad=_grad,
         jvp=_jvp, batch=shifting_axes(1, 0),
         form=_FORMS.get(_kernel),
@@ -383,8 +417,8 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _sample, _flops, _doc in (
 # fmt: on
 
 for _type, _ufunc, _oracle, _doc in (
-    ("All", "logical_and", lambda v, t: all(v), "The logical and of the elements over dimensions."),
-    ("Any", "logical_or", lambda v, t: any(v), "The logical or of the elements over dimensions."),
+    ("All", np.logical_and, lambda v, t: all(v), "The logical and of the elements over dimensions."),
+    ("Any", np.logical_or, lambda v, t: any(v), "The logical or of the elements over dimensions."),
 ):
     op(
         _type,
@@ -393,7 +427,8 @@ for _type, _ufunc, _oracle, _doc in (
         {"keep_dims": False, "Tidx": _AXES},
         shape=_reduced,
         kernel=_logical(_ufunc),
-        form=forms.reduction(getattr(np, _ufunc)),
+        xp=True,
+        form=forms.reduction(_ufunc),
         grad=NOT_DIFFERENTIABLE,
         batch=shifting_axes(1, 0),
         facts=Facts(total=("reduction_indices",), dynamic_shape=True, cost=flops_per_input(1)),
@@ -405,8 +440,10 @@ for _type, _ufunc, _oracle, _doc in (
 
 def _half_of_squares(xp: Any, t: Any) -> Any:
     squares = xp.square(t)
-    total = reduced(np.add, squares, range(t.ndim), xp)
-    return (xp.add.reduce(squares, axis=None) if total is None else total[()]) * t.dtype.type(0.5)
+    if xp is not np:
+        return 0.5 * xp.sum(squares)
+    total = reduced(np.add, squares, range(t.ndim))
+    return (np.add.reduce(squares, axis=None) if total is None else total[()]) * t.dtype.type(0.5)
 
 
 op(
@@ -416,6 +453,7 @@ op(
     {"T": FLOATING},
     shape=scalars,
     kernel=composed(_half_of_squares),
+    xp=True,
     grad=lambda b, n, dy: [b.Mul(n.t, dy)],
     batch=l2_loss,
     facts=Facts(cost=flops_per_input(2), total=(), rounds_once=True),
@@ -435,7 +473,11 @@ def _arg(name: str, worst: Callable[[DType], Any]) -> Any:
     """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        f, t, to = getattr(xp, name), attrs["T"], attrs["output_type"].numpy
+        f, t, to = getattr(xp, name), attrs["T"], converter(xp, attrs["output_type"])
+        last = worst(t) if xp is np else float("-inf" if name == "argmax" else "inf")
+        if t is dtypes.bool_ and xp is not np:
+            to_numbers = converter(xp, dtypes.uint8)
+            f = lambda x, axis: getattr(xp, name)(to_numbers(x), axis=axis)
 
         def kernel(x: Any, dimension: Any) -> Any:
             if dimension.ndim:
@@ -448,8 +490,8 @@ def _arg(name: str, worst: Callable[[DType], Any]) -> Any:
             if not x.shape[axis]:
                 raise InvalidArgumentError(f"Reduction axis {axis} is empty in shape {show(x.shape)}")
             if t in FLOATING:
-                x = xp.where(xp.isnan(x), worst(t), x)
-            return f(x, axis=axis).astype(to)
+                x = xp.where(xp.isnan(x), last, x)
+            return to(f(x, axis=axis))
 
         return kernel
 
@@ -512,6 +554,7 @@ for _type, _name, _worst, _choose, _types, _doc in (
         {"T": REAL | {dtypes.bool_}, "Tidx": _AXES, "output_type": type_attr(_types, int64)},
         shape=_arg_shape,
         kernel=_arg(_name, _worst),
+        xp=True,
         form=extreme(_name == "argmax"),
         grad=NOT_DIFFERENTIABLE,
         batch=shifting_axes(1, 0),

@@ -15,10 +15,11 @@ from headrace.dtypes import INDEX, NUMERIC, DType
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, op, type_attr
-from headrace.opkit.arrays import axis_in, boxed, dims, values_only
+from headrace.opkit.arrays import axis_in, boxed, dims, listed, placed, values_only
 from headrace.opkit.batch_rules import prefixing, shifting_axes
 from headrace.opkit.forms import reverse
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, dtype_in, integers
 from headrace.opkit.order_forms import roll
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -47,10 +48,10 @@ def _reverse_shape(c: Inference) -> Sequence[Shape]:
 
 def _reverse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, axis: Any) -> Any:
-        if not x.ndim or not x.size:
+        if not x.ndim or 0 in x.shape:
             return x  # for any axes, even invalid ones, as in TensorFlow
         axes = _flipped_axes(dims(axis), x.ndim)
-        return xp.flip(x, axes) if axes else x
+        return xp.flip(x, axis=tuple(axes)) if axes else x
 
     return kernel
 
@@ -75,6 +76,7 @@ op(
     {"T": NUMERIC | {dtypes.bool_, dtypes.string}, "Tidx": _INDEX},
     shape=_reverse_shape,
     kernel=_reverse_kernel,
+    xp=True,
     form=reverse,
     grad=lambda b, n, dy: [b.ReverseV2(dy, n.axis), None],
     jvp=linear("tensor"),
@@ -113,10 +115,10 @@ def _reverse_v1_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             return x  # for any flags, even invalid ones, as in TensorFlow
         if flags.ndim != 1:
             raise InvalidArgumentError(f"'dims' must be 1-dimension, not {flags.ndim}")
-        axes = _chosen(flags.tolist(), x.ndim)
+        axes = _chosen(listed(flags), x.ndim)
         if x.ndim > 8:
             raise UnimplementedError("reverse is not implemented for tensors of rank > 8.")
-        return xp.flip(x, axes) if axes else x
+        return xp.flip(x, axis=axes) if axes else x
 
     return kernel
 
@@ -128,6 +130,7 @@ op(
     {"T": NUMERIC | {dtypes.bool_, dtypes.string}},
     shape=_reverse_v1_shape,
     kernel=_reverse_v1_kernel,
+    xp=True,
     grad=lambda b, n, dy: [b.Reverse(dy, n.dims), None],
     jvp=linear("tensor"),
     batch=prefixing(1, False),
@@ -162,6 +165,8 @@ def _reverse_sequence_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _reverse_sequence_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    to_index, int64 = converter(xp, dtypes.int64), dtype_in(xp, dtypes.int64)
+
     def kernel(x: Any, lengths: Any) -> Any:
         seq, batch = _sequence_dims(attrs, x.ndim)
         if lengths.shape != (x.shape[batch],):
@@ -169,11 +174,20 @@ def _reverse_sequence_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"Length of seq_lengths != input.dims({batch}), ({shapes.show(lengths.shape)} vs. {x.shape[batch]})"
             )
         n = x.shape[seq]
-        if lengths.size and not 0 <= lengths.min() <= lengths.max() <= n:
+        if lengths.shape[0] and not (xp.min(lengths) >= 0 and xp.max(lengths) <= n):
             raise InvalidArgumentError(f"seq_lengths must be in [0, {n}], the size of dimension {seq}, got {lengths}")
-        place = xp.arange(n)
-        place = xp.where(place < lengths[:, None], lengths[:, None] - 1 - place, place)
-        rows = xp.moveaxis(x, (batch, seq), (0, 1))[xp.arange(len(lengths))[:, None], place]
+        here = placed(xp, x)
+        place = xp.arange(n, dtype=int64, **here)
+        last = to_index(lengths)[:, None] - 1
+        place = xp.where(place <= last, last - place, place)
+        first = xp.arange(x.shape[batch], dtype=int64, **here)[:, None]
+        moved = xp.moveaxis(x, (batch, seq), (0, 1))
+        if xp is np:
+            rows = moved[first, place]
+        else:
+            rest = moved.shape[2:]
+            flat = xp.reshape(moved, (moved.shape[0] * n, *rest))
+            rows = xp.reshape(xp.take(flat, xp.reshape(first * n + place, (-1,)), axis=0), moved.shape)
         return xp.moveaxis(rows, (0, 1), (batch, seq))
 
     return kernel
@@ -208,6 +222,7 @@ op(
     {"seq_dim": int_attr(), "batch_dim": 0, "T": type_attr(), "Tlen": type_attr(INDEX, dtypes.int64)},
     shape=_reverse_sequence_shape,
     kernel=_reverse_sequence_kernel,
+    xp=True,
     grad=lambda b, n, dy: [
         b.ReverseSequence(dy, n.seq_lengths, seq_dim=n.attrs["seq_dim"], batch_dim=n.attrs["batch_dim"]),
         None,
@@ -236,10 +251,10 @@ def _roll_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"{shapes.show(shift.shape)} and {shapes.show(axis.shape)}"
             )
         total = [0] * x.ndim
-        for a, s in zip(axis.ravel().tolist(), shift.ravel().tolist()):
+        for a, s in zip(integers(axis), integers(shift), strict=True):
             total[axis_in(a, x.ndim)] += s
         moved = [a for a, s in enumerate(total) if s and x.shape[a]]
-        return xp.roll(x, [total[a] % x.shape[a] for a in moved], moved) if moved else x
+        return xp.roll(x, tuple([total[a] % x.shape[a] for a in moved]), axis=tuple(moved)) if moved else x
 
     return kernel
 
@@ -269,6 +284,7 @@ op(
     {"T": type_attr(), "Tshift": INDEX, "Taxis": INDEX},
     shape=_roll_shape,
     kernel=boxed(_roll_kernel),
+    xp=True,
     grad=lambda b, n, dy: [b.Roll(dy, b.Neg(n.shift), n.axis), None, None],
     jvp=linear("input"),
     batch=shifting_axes(2, 0),

@@ -6,18 +6,21 @@ Source: TensorFlow's ops of the same names.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from headrace import shapes
+from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, flops_per_input, int_attr, op, type_attr
-from headrace.opkit.arrays import boxed, single, values_only, zeros
+from headrace.opkit.arrays import boxed, listed, single, values_only, zeros
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant, integers
+from headrace.opkit.scatter import first_in
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -52,11 +55,15 @@ def _partition_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 "data.shape must start with partitions.shape, "
                 f"got data.shape = {shapes.show(data.shape)}, partitions.shape = {shapes.show(partitions.shape)}"
             )
-        if partitions.size and (partitions.min() < 0 or partitions.max() >= n):
-            at = tuple(np.argwhere((partitions < 0) | (partitions >= n))[0].tolist())
+        if 0 not in partitions.shape and (xp.min(partitions) < 0 or xp.max(partitions) >= n):
+            at = first_in(xp, (partitions < 0) | (partitions >= n))
             where = shapes.show(at) if at else ""
-            raise InvalidArgumentError(f"partitions{where} = {partitions[at]} is not in [0, {n})")
-        return tuple(data[np.asarray(partitions == i)] for i in range(n))
+            raise InvalidArgumentError(f"partitions{where} = {listed(partitions[(*at, ...)])} is not in [0, {n})")
+        if xp is np:
+            return tuple(data[np.asarray(partitions == i)] for i in range(n))
+        count = math.prod(partitions.shape)
+        rows, of = xp.reshape(data, (count, *data.shape[partitions.ndim :])), xp.reshape(partitions, (count,))
+        return tuple([rows[of == i] for i in range(n)])
 
     return single(kernel, n)
 
@@ -102,6 +109,7 @@ op(
     {"num_partitions": int_attr(minimum=1), "T": type_attr()},
     shape=_partition_shape,
     kernel=boxed(_partition_kernel),
+    xp=True,
     grad=_partition_grad,
     jvp=linear("data"),
     facts=Facts(dynamic_shape=True, cost=flops_per_input(2)),
@@ -140,16 +148,33 @@ def _stitch_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                     f"data[{i}].shape = {shapes.show(x.shape)} must start with indices[{i}].shape = "
                     f"{shapes.show(where.shape)} and go on as {shapes.show(row)}, as all the others do"
                 )
-            if where.size:
-                if where.min() < 0:
-                    raise InvalidArgumentError(f"indices[{i}] is out of range: {where.min()} is negative")
-                longest = max(longest, int(where.max()) + 1)
-        out = zeros(np, (longest, *row), dtype)
+            if 0 not in where.shape:
+                least = int(xp.min(where))
+                if least < 0:
+                    raise InvalidArgumentError(f"indices[{i}] is out of range: {least} is negative")
+                longest = max(longest, int(xp.max(where)) + 1)
+        out = zeros(xp, (longest, *row), dtype, data[0])
+        if xp is not np:
+            return _stitched(xp, out, indices, data)
         for where, x in zip(indices, data):
             out[where] = x
         return out
 
     return kernel
+
+
+def _stitched(xp: Any, out: Any, indices: Sequence[Any], data: Sequence[Any]) -> Any:
+    """The rows of `data` at `indices`, the last one of an index, and those of `out` elsewhere."""
+    n, row, total = out.shape[0], out.shape[1:], 0
+    source: dict[int, int] = {}  # index → number of the row, if all data are one array
+    rows = []
+    for where, x in zip(indices, data, strict=True):
+        count = math.prod(where.shape)
+        rows.append(xp.reshape(x, (count, *row)))
+        source.update(zip(integers(xp.reshape(where, (count,))), range(total, total + count), strict=True))
+        total += count
+    order = constant(xp, [source.get(i, total + i) for i in range(n)], dtypes.int64, out)
+    return xp.take(xp.concat([*rows, out]), order, axis=0)
 
 
 def _stitch_grad(b: Any, n: Any, dy: Any) -> list[Any]:
@@ -186,6 +211,7 @@ for _name in ("DynamicStitch", "ParallelDynamicStitch"):
         {"N": int_attr(minimum=1), "T": type_attr()},
         shape=_stitch_shape,
         kernel=boxed(_stitch_kernel),
+        xp=True,
         grad=_stitch_grad,
         jvp=linear("data"),
         facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),

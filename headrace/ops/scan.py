@@ -17,19 +17,48 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.opkit.batch_rules import shifting_axes
-from headrace.opkit.elementwise import HALF
+from headrace.opkit.elementwise import computed_in
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, dtype_in, is_standard
 from headrace.opkit.order_forms import accumulation
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, show, with_rank
+
+
+def _running(xp: Any, name: str, dtype: DType) -> Callable[[Any, int], Any]:
+    """The scan along an axis with a ufunc, computed in `dtype`."""
+    convert, to = converter(xp, dtype), dtype_in(xp, dtype)
+    if not is_standard(xp):
+        accumulate = getattr(xp, name).accumulate
+        return lambda x, axis: accumulate(convert(x), axis=axis, dtype=to)
+    if name == "logaddexp":
+        return lambda x, axis: _running_logaddexp(xp, convert(x), axis)
+    cumulative = xp.cumulative_sum if name == "add" else xp.cumulative_prod
+    return lambda x, axis: cumulative(x, axis=axis, dtype=to)
+
+
+def _running_logaddexp(xp: Any, x: Any, axis: int) -> Any:
+    """The scan with `logaddexp`, each step of which combines parts twice as long, as the standard has no such scan."""
+    n = 1
+    while n < x.shape[axis]:
+        more = xp.logaddexp(x[_part(axis, n, None)], x[_part(axis, 0, -n)])
+        x = xp.concat([x[_part(axis, 0, n)], more], axis=axis)
+        n *= 2
+    return x
+
+
+def _part(axis: int, start: int, stop: int | None) -> tuple[Any, ...]:
+    """The index of a part along an axis."""
+    return (*[slice(None)] * axis, slice(start, stop), ...)
 
 
 def _scan(name: str, first: float) -> Any:
     """The kernel factory of a scan with the ufunc `name`, whose neutral element is `first`."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        accumulate, t = getattr(xp, name).accumulate, attrs["T"]
-        wide = np.dtype(np.float32 if t in HALF else t.numpy)
+        t = attrs["T"]
+        wide, narrow = computed_in(t), converter(xp, t)
+        accumulate = _running(xp, name, wide)
         exclusive, reverse = attrs["exclusive"], attrs["reverse"]
 
         def kernel(x: Any, axis: Any) -> Any:
@@ -40,20 +69,18 @@ def _scan(name: str, first: float) -> Any:
                 raise InvalidArgumentError(
                     f"ScanOp: Expected scan axis in the range [{-x.ndim}, {x.ndim}), but got {a}"
                 )
-            if not x.size:
+            if 0 in x.shape:
                 return x
+            a %= x.ndim
             if reverse:
-                x = xp.flip(x, a)
-            out = accumulate(x.astype(wide), axis=a, dtype=wide)
+                x = xp.flip(x, axis=a)
+            out = accumulate(x, a)
             if exclusive:
-                before = [slice(None)] * x.ndim
-                before[a] = slice(0, 1)
-                start = xp.full(x[tuple(before)].shape, first, wide)
-                before[a] = slice(0, -1)
-                out = xp.concatenate([start, out[tuple(before)]], a)
+                start = xp.full_like(out[_part(a, 0, 1)], first)
+                out = xp.concat([start, out[_part(a, 0, -1)]], axis=a)
             if reverse:
-                out = xp.flip(out, a)
-            return out.astype(t.numpy) if t in HALF else out
+                out = xp.flip(out, axis=a)
+            return narrow(out)
 
         return kernel
 
@@ -170,6 +197,7 @@ for _type, _types, _ufunc, _first, _grad, _jvp, _step, _doc in (
         {"exclusive": False, "reverse": False, "T": type_attr(_types), "Tidx": type_attr(INDEX, int32)},
         shape=_scan_shape,
         kernel=_scan(_ufunc, _first),
+        xp=True,
         grad=_grad,
         jvp=_jvp, batch=shifting_axes(1, 0),
         form=accumulation(getattr(np, _ufunc), _first),

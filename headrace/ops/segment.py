@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from headrace.dtypes import INDEX, INTEGER, NUMERIC, REAL, DType, int16, int32
+from headrace.dtypes import FLOATING, INDEX, INTEGER, NUMERIC, REAL, DType, float32, int16, int32, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
@@ -24,6 +24,7 @@ from headrace.opkit.batch_rules import rows_in_step
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.index_forms import segment_sum
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, dtype_in
 from headrace.opkit.scatter import accumulated
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, compatible, merge, show, with_rank, with_rank_at_least
@@ -61,58 +62,146 @@ def _summed(rows: np.ndarray, ids: np.ndarray, out: np.ndarray) -> bool:
     return accumulated("add", out, (ids,), rows.astype(out.dtype, copy=False))
 
 
-def _wide(t: DType) -> np.dtype:
-    return np.dtype(np.float32) if t in HALF else t.numpy
+def _wide(t: DType) -> DType:
+    return float32 if t in HALF else t
 
 
 def _filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> np.ndarray:
     return np.full(shape, value, dtype) if value else np.zeros(shape, dtype)  # takes zeroed pages of the system
 
 
-def _result(out: np.ndarray, t: DType) -> np.ndarray:
-    return out.astype(t.numpy) if t in HALF else out
+def _by_numpy(f: np.ufunc, t: DType, first: Any, is_sorted: bool) -> Callable[[Any, Any, int], Any]:
+    """Returns the function of rows, ids and the number of segments that reduces the rows of each id.
+
+    Args:
+      f: the reduction.
+      t: the dtype of the rows; half precision is reduced in float32, and so is the result.
+      first: the elements of segments without rows.
+      is_sorted: whether the ids are sorted; if not, rows of negative ids are dropped.
+    """
+    wide = _wide(t).numpy
+
+    def reduced(rows: Any, ids: Any, n: int) -> Any:
+        out = _filled((n, *rows.shape[1:]), first, wide)
+        if not is_sorted and ids.min(initial=0) < 0:
+            rows, ids = rows[ids >= 0], ids[ids >= 0]
+        if f is not np.add or not _summed(rows, ids, out):
+            if not is_sorted:
+                order = np.argsort(ids, kind="stable")
+                rows, ids = rows[order], ids[order]
+            _reduce_runs(f, rows, ids, out)
+        return out
+
+    return reduced
+
+
+def _portable(xp: Any, f: np.ufunc, t: DType, first: Any, is_sorted: bool) -> Callable[[Any, Any, int], Any]:
+    """Returns what `_by_numpy` does, by functions of the standard."""
+    combine, widen, to_int64 = getattr(xp, f.__name__), converter(xp, _wide(t)), converter(xp, int64)
+    fill, worst = (int(first) if t in INTEGER else float(first)), -math.inf if f is np.maximum else math.inf
+
+    def totals(x: Any, ids: Any, longest: int, combine: Any) -> Any:
+        """The reduction of each row and those after it with the same id, by parts of doubled length."""
+        length = 1
+        while length < longest:
+            same = (ids[:-length] == ids[length:])[:, None]
+            joined = xp.where(same, combine(x[:-length, :], x[length:, :]), x[:-length, :])
+            x = xp.concat([joined, x[-length:, :]])
+            length *= 2
+        return x
+
+    def reduced(rows: Any, ids: Any, n: int) -> Any:
+        shape, count, width = (n, *rows.shape[1:]), rows.shape[0], math.prod(rows.shape[1:])
+        out = xp.full((n, width), fill, dtype=dtype_in(xp, _wide(t)), device=rows.device)
+        if not (n and count and width):
+            return xp.reshape(out, shape)
+        x, ids = widen(xp.reshape(rows, (count, width))), to_int64(ids)
+        if not is_sorted:
+            order = xp.argsort(ids, stable=True)
+            x, ids = xp.take(x, order, axis=0), xp.take(ids, order)
+        segments = xp.arange(n, dtype=ids.dtype, device=ids.device)
+        starts, stops = xp.searchsorted(ids, segments), xp.searchsorted(ids, segments, side="right")
+        longest, is_used = int(xp.max(stops - starts)), (stops > starts)[:, None]
+        starts, ends = (xp.where(stops > starts, at, 0) for at in (starts, stops - 1))
+        if f in _BEFORE and t in FLOATING and xp.any(xp.isnan(x)):
+            # the elements after the last NaN count, as in `_extremes`
+            is_before = totals(xp.isnan(x), ids, longest, xp.logical_or)
+            found = xp.take(totals(xp.where(is_before, worst, x), ids, longest, combine), starts, axis=0)
+            last = xp.take(x, ends, axis=0)
+            found = xp.where(xp.isnan(last), last, found)
+        else:
+            found = xp.take(totals(x, ids, longest, combine), starts, axis=0)
+        return xp.reshape(xp.where(is_used, found, out), shape)
+
+    return reduced
+
+
+def _reduction(xp: Any, f: np.ufunc, t: DType, first: Any, is_sorted: bool) -> Callable[[Any, Any, int], Any]:
+    return _by_numpy(f, t, first, is_sorted) if xp is np else _portable(xp, f, t, first, is_sorted)
 
 
 # *** Sorted ids ***
 
 
-def _check_sorted(data: Any, ids: Any) -> int:
+def _check_sorted(xp: Any, data: Any, ids: Any) -> int:
     """Checks sorted segment ids and returns the number of segments."""
     if not data.ndim:
         raise InvalidArgumentError("input must be at least rank 1, got a scalar")
     if ids.ndim != 1:
         raise InvalidArgumentError(f"segment_ids should be a vector, got the shape {show(ids.shape)}")
-    if len(ids) != len(data):
+    if ids.shape[0] != data.shape[0]:
         raise InvalidArgumentError(
-            f"segment_ids should be the same size as dimension 0 of input: {len(ids)} against {show(data.shape)}"
+            f"segment_ids should be the same size as dimension 0 of input: {ids.shape[0]} against {show(data.shape)}"
         )
-    if not len(ids):
+    if not ids.shape[0]:
         return 0
-    if ids.min() < 0:
-        raise InvalidArgumentError(f"segment ids must be >= 0, got {ids.min()}")
-    if (ids[1:] < ids[:-1]).any():
-        raise InvalidArgumentError("segment ids are not increasing")
+    least = xp.min(ids)
+    if least < 0:
+        raise InvalidArgumentError(f"segment ids must be >= 0, got {int(least)}")
+    _check_order(xp, ids)
     return int(ids[-1]) + 1
 
 
-def _sorted_kernel(name: str, fill: int, mean: bool = False) -> Any:
+def _check_order(xp: Any, ids: Any) -> None:
+    if ids.shape[0] and xp.any(ids[1:] < ids[:-1]):
+        raise InvalidArgumentError("segment ids are not increasing")
+
+
+def _sorted_kernel(f: np.ufunc, fill: int, mean: bool = False) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        f, t = getattr(np, name), attrs["T"]
+        t = attrs["T"]
+        reduce, back = _reduction(xp, f, t, fill, is_sorted=True), converter(xp, t)
+        to_counts = converter(xp, _wide(t))
 
         def kernel(data: Any, ids: Any) -> Any:
-            shape = (_check_sorted(data, ids), *data.shape[1:])
+            n = _check_sorted(xp, data, ids)
+            shape = (n, *data.shape[1:])
             check_size(shape, t)
-            out = _filled(shape, fill, _wide(t))
-            if f is not np.add or not _summed(data, ids, out):
-                _reduce_runs(f, data, ids, out)
-            if mean and out.size:
-                count = np.maximum(np.bincount(ids), 1).reshape(-1, *[1] * (data.ndim - 1)).astype(out.dtype)
-                out = (out - np.fmod(out, count)) // count if t in INTEGER else out / count
-            return _result(out, t)
+            out = reduce(data, ids, n)
+            if mean and 0 not in shape:
+                count = to_counts(xp.reshape(_count(xp, ids, n), (n, *[1] * (data.ndim - 1))))
+                out = _whole_quotient(xp, out, count) if t in INTEGER else out / count
+            return back(out)
 
         return kernel
 
     return factory
+
+
+def _count(xp: Any, ids: Any, n: int) -> Any:
+    """The number of rows of each segment, or 1."""
+    if xp is np:
+        return np.maximum(np.bincount(ids), 1)
+    ids = converter(xp, int64)(ids)
+    segments = xp.arange(n, dtype=ids.dtype, device=ids.device)
+    count = xp.searchsorted(ids, segments, side="right") - xp.searchsorted(ids, segments)
+    return xp.where(count > 1, count, 1)
+
+
+def _whole_quotient(xp: Any, x: Any, n: Any) -> Any:
+    """`x / n` without its fraction; `n` is positive."""
+    below = x // n
+    return xp.where((x < 0) & (below * n != x), below + 1, below)
 
 
 def _sorted_shape(c: Inference) -> Sequence[Shape]:
@@ -174,10 +263,10 @@ def _finite(t: DType) -> Any:
     return np.iinfo(t.numpy) if t in INTEGER else ml_dtypes.finfo(t.numpy)
 
 
-def _unsorted_kernel(name: str, fill: Callable[[DType], Any]) -> Any:
+def _unsorted_kernel(f: np.ufunc, fill: Callable[[DType], Any]) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        f, t = getattr(np, name), attrs["T"]
-        first = fill(t)
+        t = attrs["T"]
+        reduce, back = _reduction(xp, f, t, fill(t), is_sorted=False), converter(xp, t)
 
         def kernel(data: Any, ids: Any, num_segments: Any) -> Any:
             if num_segments.ndim:
@@ -190,18 +279,13 @@ def _unsorted_kernel(name: str, fill: Callable[[DType], Any]) -> Any:
                     f"data.shape = {show(data.shape)} does not start with segment_ids.shape = {show(ids.shape)}"
                 )
             rest = data.shape[ids.ndim :]
-            flat = ids.reshape(-1)
-            if flat.size and flat.max() >= n:
-                at = int(np.argmax(flat >= n))
-                raise InvalidArgumentError(f"segment_ids[{at}] = {flat[at]} is out of range [0, {n})")
+            count = math.prod(ids.shape)
+            flat = xp.reshape(ids, (count,))
+            if count and xp.max(flat) >= n:
+                at = int(xp.nonzero(flat >= n)[0][0])
+                raise InvalidArgumentError(f"segment_ids[{at}] = {int(flat[at])} is out of range [0, {n})")
             check_size((n, *rest), t)
-            rows, out = data.reshape(flat.size, *rest), _filled((n, *rest), first, _wide(t))
-            if flat.min(initial=0) < 0:
-                rows, flat = rows[flat >= 0], flat[flat >= 0]
-            if f is not np.add or not _summed(rows, flat, out):
-                order = np.argsort(flat, kind="stable")
-                _reduce_runs(f, rows[order], flat[order], out)
-            return _result(out, t)
+            return back(reduce(xp.reshape(data, (count, *rest)), flat, n))
 
         return kernel
 
@@ -217,8 +301,7 @@ def _with_sorted_ids(unsorted: Any) -> Any:
         def kernel(data: Any, ids: Any, num_segments: Any) -> Any:
             if ids.ndim != 1:
                 raise InvalidArgumentError(f"segment_ids should be a vector, got the shape {show(ids.shape)}")
-            if (ids[1:] < ids[:-1]).any():
-                raise InvalidArgumentError("segment ids are not increasing")
+            _check_order(xp, ids)
             return f(data, ids, num_segments)
 
         return kernel
@@ -353,14 +436,14 @@ _ONE: Callable[[np.dtype], Any] = lambda d: 1
 
 # fmt: off
 for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
-    ("Sum", NUMERIC, _sorted_kernel("add", 0), _segment_sum_grad, _LINEAR, _grouping(sum, _ZERO), "The sums"),
-    ("Mean", NUMERIC, _sorted_kernel("add", 0, mean=True), _segment_mean_grad, _LINEAR, _grouping(_mean_of, _ZERO),
+    ("Sum", NUMERIC, _sorted_kernel(np.add, 0), _segment_sum_grad, _LINEAR, _grouping(sum, _ZERO), "The sums"),
+    ("Mean", NUMERIC, _sorted_kernel(np.add, 0, mean=True), _segment_mean_grad, _LINEAR, _grouping(_mean_of, _ZERO),
      "The means"),
-    ("Prod", NUMERIC, _sorted_kernel("multiply", 1), _segment_prod_grad, None, _grouping(math.prod, _ONE),
+    ("Prod", NUMERIC, _sorted_kernel(np.multiply, 1), _segment_prod_grad, None, _grouping(math.prod, _ONE),
      "The products"),
-    ("Max", REAL, _sorted_kernel("maximum", 0), _segment_extreme_grad, None, _grouping(max, _ZERO),
+    ("Max", REAL, _sorted_kernel(np.maximum, 0), _segment_extreme_grad, None, _grouping(max, _ZERO),
      "The greatest elements"),
-    ("Min", REAL, _sorted_kernel("minimum", 0), _segment_extreme_grad, None, _grouping(min, _ZERO),
+    ("Min", REAL, _sorted_kernel(np.minimum, 0), _segment_extreme_grad, None, _grouping(min, _ZERO),
      "The least elements"),
 ):
     op(
@@ -370,6 +453,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
         {"T": type_attr(_types), "Tindices": INDEX},
         shape=_sorted_shape,
         kernel=_kernel,
+        xp=True,
         grad=_grad,
         jvp=_jvp, batch=rows_in_step(0),
         facts=Facts(dynamic_shape=True, cost=flops_per_input(2)),
@@ -379,13 +463,13 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
     )
 
 for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
-    ("Sum", NUMERIC, _unsorted_kernel("add", lambda t: 0), _unsorted_sum_grad, _LINEAR, _grouping(sum, _ZERO),
+    ("Sum", NUMERIC, _unsorted_kernel(np.add, lambda t: 0), _unsorted_sum_grad, _LINEAR, _grouping(sum, _ZERO),
      "The sums"),
-    ("Prod", NUMERIC, _unsorted_kernel("multiply", lambda t: 1), _unsorted_prod_grad, None, _grouping(math.prod, _ONE),
+    ("Prod", NUMERIC, _unsorted_kernel(np.multiply, lambda t: 1), _unsorted_prod_grad, None, _grouping(math.prod, _ONE),
      "The products"),
-    ("Max", REAL, _unsorted_kernel("maximum", lambda t: _finite(t).min), _unsorted_extreme_grad, None,
+    ("Max", REAL, _unsorted_kernel(np.maximum, lambda t: _finite(t).min), _unsorted_extreme_grad, None,
      _grouping(max, _limit("min")), "The greatest elements"),
-    ("Min", REAL, _unsorted_kernel("minimum", lambda t: _finite(t).max), _unsorted_extreme_grad, None,
+    ("Min", REAL, _unsorted_kernel(np.minimum, lambda t: _finite(t).max), _unsorted_extreme_grad, None,
      _grouping(min, _limit("max")), "The least elements"),
 ):
     for _name, _sorted in ((f"UnsortedSegment{_type}", False), (f"Segment{_type}V2", True)):
@@ -400,6 +484,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
             },
             shape=_unsorted_shape,
             kernel=_with_sorted_ids(_kernel) if _sorted else _kernel,
+            xp=True,
             grad=_grad,
             jvp=_jvp, batch=rows_in_step(0) if _sorted else unsorted_segments,
             form=segment_sum if _name == "UnsortedSegmentSum" else None,

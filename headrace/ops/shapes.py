@@ -218,7 +218,10 @@ def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, shape: Any) -> Any:
         if shape.ndim > 1:
             raise InvalidArgumentError(f"sizes input must be 1-D, not {shapes.show(shape.shape)}")
-        wanted = listed(shape) if shape.ndim else [int(shape)]  # a scalar is accepted as a vector of one element
+        if not shape.ndim:
+            wanted = [int(shape)]  # a scalar is accepted as a vector of one element
+        else:
+            wanted = shape.tolist() if xp is np else listed(shape)
         try:
             if xp is np and (not wanted or min(wanted) >= -1):  # numpy infers the size for any negative number
                 return x.reshape(wanted)
@@ -537,7 +540,7 @@ def _broadcast_args_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def kernel(x: Any, y: Any) -> Any:
         try:
-            return constant(xp, shapes.broadcast(dims(x), dims(y)), dtype, x)
+            return constant(xp, shapes.broadcast(dims(x), dims(y)) or (), dtype, x)
         except ValueError as e:
             raise InvalidArgumentError(f"Incompatible shapes for broadcasting: {e}") from None
 

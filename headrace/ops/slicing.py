@@ -1,12 +1,14 @@
 """Ops that read or replace parts of arrays by position: Slice, StridedSlice and related ops.
 
 Source: TensorFlow's ops of the same names. A strided slice is Python's `x[begin:end:stride, ..., None, i]` with masks
-of one bit for each entry of `begin`. The kernel decodes the masks and uses numpy's indexing.
+of one bit for each entry of `begin`. The kernel decodes the masks and uses numpy's indexing, or `opkit.parts` on arrays
+of other namespaces.
 """
 
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,9 +20,21 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op, type_attr
 from headrace.opkit import index_forms
-from headrace.opkit.arrays import boxed, dims, entries, ranked, shape_from, values_only, vector_of_unknowns, zeros
+from headrace.opkit.arrays import (
+    boxed,
+    copied,
+    dims,
+    entries,
+    listed,
+    ranked,
+    shape_from,
+    values_only,
+    vector_of_unknowns,
+    zeros,
+)
 from headrace.opkit.batch_indexing import slices, strided_slice, strided_slice_grad, strided_slice_update
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.parts import Part, out_of_range, part_of, unassignable, written_to
 from headrace.opkit.shape_rules import nothing, same_as
 from headrace.opkit.testing.samples import draw
 from headrace.resources.manager import resource_of
@@ -69,6 +83,8 @@ def _slice_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _slice_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    numbers = operator.methodcaller("tolist") if xp is np else listed
+
     def kernel(x: Any, begin: Any, size: Any) -> Any:
         rank = x.ndim
         if begin.shape != (rank,) or size.shape != (rank,):
@@ -78,7 +94,7 @@ def _slice_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         if not rank:
             return x
-        return x[tuple(map(_bounds_of_slice, itertools.count(), begin.tolist(), size.tolist(), x.shape))]
+        return x[tuple(map(_bounds_of_slice, itertools.count(), numbers(begin), numbers(size), x.shape))]
 
     return kernel
 
@@ -113,6 +129,7 @@ op(
     {"T": type_attr(), "Index": INDEX},
     shape=_slice_shape,
     kernel=boxed(_slice_kernel),
+    xp=True,
     grad=_slice_grad,
     jvp=linear("input"),
     batch=slices,
@@ -177,7 +194,7 @@ def _indexer(attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], tuple[Any, .
         if n not in decoded:
             decoded[n] = _parts(attrs, n)
         out: list[Any] = []
-        starts, stops, steps = begin.tolist(), end.tolist(), strides.tolist()
+        starts, stops, steps = listed(begin), listed(end), listed(strides)
         for i, (kind, from_start, to_end) in enumerate(decoded[n]):
             if kind is _RANGE or kind is _AT:
                 step = steps[i]
@@ -196,26 +213,11 @@ def _indexer(attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], tuple[Any, .
     return index
 
 
-def _out_of_range(x: Any, index: tuple[Any, ...]) -> InvalidArgumentError:
-    """The error for an index that numpy rejects."""
-    used = [i for i in index if i is not None and i is not ...]
-    if len(used) > x.ndim:
-        if x.ndim == 0:
-            return InvalidArgumentError("Attempting to slice scalar input.")
-        return InvalidArgumentError(f"Index out of range using input dim {x.ndim}; input has only {x.ndim} dims")
-    before = [i for i in index[: index.index(...)] if i is not None] if ... in index else used
-    at = [*range(len(before)), *range(x.ndim - len(used) + len(before), x.ndim)]
-    for d, i in zip(at, used):
-        if isinstance(i, int) and not -x.shape[d] <= i < x.shape[d]:
-            return InvalidArgumentError(f"slice index {i} of dimension {d} out of bounds: it has {x.shape[d]} elements")
-    return InvalidArgumentError(f"the slice {index} does not fit an input of shape {shapes.show(x.shape)}")
-
-
 def _view(x: Any, index: tuple[Any, ...]) -> Any:
     try:
         return x[index]
     except IndexError:
-        raise _out_of_range(x, index) from None
+        raise out_of_range(x, index) from None
 
 
 # *** StridedSlice: static shapes ***
@@ -298,7 +300,9 @@ def _strided_slice_value(c: Inference) -> Shape:
 
 def _strided_slice_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     index = _indexer(attrs)
-    return lambda x, begin, end, strides: _view(x, index(begin, end, strides))
+    if xp is np:
+        return lambda x, begin, end, strides: _view(x, index(begin, end, strides))
+    return lambda x, begin, end, strides: part_of(x, index(begin, end, strides)).read(xp, x)
 
 
 def _written(x: Any, where: tuple[Any, ...], value: Any) -> Any:
@@ -308,10 +312,7 @@ def _written(x: Any, where: tuple[Any, ...], value: Any) -> Any:
         try:
             part[...] = value
         except ValueError:
-            raise InvalidArgumentError(
-                f"the value of shape {shapes.show(value.shape)} cannot be assigned to a slice of shape "
-                f"{shapes.show(part.shape)}"
-            ) from None
+            raise unassignable(value, part.shape) from None
     return x
 
 
@@ -320,10 +321,12 @@ def _strided_slice_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def kernel(shape: Any, begin: Any, end: Any, strides: Any, dy: Any) -> Any:
         where = index(begin, end, strides)
-        out = zeros(np, dims(shape), dtype)
-        part = _view(out, (*where, ...) if ... not in where else where)
+        out = zeros(xp, dims(shape), dtype, dy)
+        part = _view(out, (*where, ...) if ... not in where else where) if xp is np else part_of(out, where)
         if part.shape != dy.shape:
             raise InvalidArgumentError(f"shape of dy was {shapes.show(dy.shape)} instead of {shapes.show(part.shape)}")
+        if isinstance(part, Part):
+            return part.write(xp, out, dy)
         part[...] = dy
         return out
 
@@ -332,7 +335,9 @@ def _strided_slice_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 def _update_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     index = _indexer(attrs)
-    return lambda x, begin, end, strides, value: _written(np.array(x), index(begin, end, strides), value)
+    if xp is np:
+        return lambda x, begin, end, strides, value: _written(np.array(x), index(begin, end, strides), value)
+    return lambda x, begin, end, strides, value: written_to(xp, copied(xp, x), index(begin, end, strides), value)
 
 
 def _assign_kernel(ctx: Any, attrs: Mapping[str, Any]) -> Any:
@@ -493,6 +498,7 @@ op(
     {"T": type_attr(), "Index": INDEX | {dtypes.int16}, **_MASK_ATTRS},
     shape=lambda c: [_strided_shape(c, c.shapes[0], 1)],
     kernel=boxed(_strided_slice_kernel),
+    xp=True,
     grad=_strided_slice_gradient,
     jvp=linear("input"),
     batch=strided_slice,
@@ -510,6 +516,7 @@ op(
     {"T": type_attr(), "Index": INDEX, **_MASK_ATTRS},
     shape=lambda c: [shape_from(c, 0)],
     kernel=_strided_slice_grad_kernel,
+    xp=True,
     grad=lambda b, n, dy: [None] * 4 + [b.StridedSlice(dy, *_slice_args(b, n), **_masks(n))],
     jvp=linear("dy"),
     batch=strided_slice_grad,
@@ -526,6 +533,7 @@ op(
     {"T": type_attr(), "Index": INDEX, **_MASK_ATTRS},
     shape=same_as(0),
     kernel=boxed(_update_kernel),
+    xp=True,
     grad=_update_gradient,
     jvp=linear("input", "value"),
     batch=strided_slice_update,

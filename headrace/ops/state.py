@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes
+from headrace.device_arrays import computed, to_host
 from headrace.dtypes import INDEX, NUMERIC
 from headrace.errors import FailedPreconditionError, HeadraceError, InvalidArgumentError, NotFoundError, OutOfRangeError
 from headrace.ir.indexed_slices import forwarded
 from headrace.ir.infer import Inference
-from headrace.ir.kernel import NamesResource, OnResources
+from headrace.ir.kernel import NamesResource, OnResources, device_memory
 from headrace.ir.op_roles import BY_REFERENCE
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
@@ -37,6 +38,7 @@ from headrace.records import record
 from headrace.resources.manager import Handle, destroy, handle_of, resource_of
 from headrace.resources.values import int_of, shape_of
 from headrace.resources.variable import (
+    DeviceVariable,
     CountedVariable,
     Ref,
     Variable,
@@ -71,8 +73,10 @@ def _named_variable(ctx: KernelContext, attrs: Mapping[str, Any], shape: Shape, 
     name = attrs["shared_name"] or ctx.node
 
     def make() -> Variable:
-        use = ctx.step.memory
-        if use is None:
+        use, there = ctx.step.memory, device_memory(ctx.op)
+        if there is not None:
+            made: Variable = DeviceVariable(name, attrs["dtype"], shape, there)
+        elif use is None:
             made = Variable(name, attrs["dtype"], shape)
         else:
             made = CountedVariable(name, attrs["dtype"], shape, use.memory)
@@ -102,6 +106,7 @@ op(
     attrs=_NAMED,
     shape=lambda c: [c.attrs["shape"]],
     stateful=_ref_variable,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="A reference to the session's variable of this name.",
@@ -112,6 +117,7 @@ op(
     attrs=_NAMED,
     shape=lambda c: [c.attrs["shape"] or None],  # the shape () may mean "unknown"
     stateful=_ref_variable,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="A reference to the session's variable of this name.",
@@ -206,6 +212,7 @@ op(
     },
     shape=_var_handle_shape,
     stateful=NamesResource(_var_handle, _known_handle),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="A handle to the session's variable of this name.",
@@ -237,6 +244,7 @@ op(
     {"T": type_attr(), "N": int_attr(minimum=1)},
     shape=_select_shape,
     stateful=_select,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="The reference at `index`.",
@@ -297,6 +305,7 @@ op(
     {"dtype": type_attr()},
     shape=lambda c: [_held(c)],
     stateful=OnResources(1, by_handle, lambda attrs, variable, handle: variable.read),
+    xp=True,
     grad=forwarded,  # the gradient of a variable is that of its value
     jvp=passed,
     facts=_READS,
@@ -347,6 +356,7 @@ op(
     {"dtype": type_attr(), "shape": shape_attr()},
     shape=lambda c: [shapes.merge(_held(c), c.attrs["shape"])],
     stateful=_ReadIfNeeded(1, by_handle, _read_if_needed, conditions=1),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="The variable's value; zeros if it has none and none is needed.",
@@ -357,6 +367,7 @@ op(
     "is_initialized: bool",
     shape=scalars,
     stateful=lambda ctx, attrs: lambda handle: np.bool_(resource_of(ctx.step, handle, Variable).is_initialized),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="Whether the variable has a value.",
@@ -368,6 +379,7 @@ op(
     {"dtype": type_attr()},
     shape=scalars,
     stateful=lambda ctx, attrs: lambda ref: np.bool_(ref.variable.is_initialized),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="Whether the variable has a value.",
@@ -379,6 +391,7 @@ op(
     {"out_type": type_attr(INDEX, dtypes.int32)},
     shape=_variable_shape_shape,
     stateful=_variable_shape,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     shape_value=_variable_shape_value,
@@ -398,6 +411,7 @@ op(
     "resource: resource",
     shape=nothing,
     stateful=_no_copies,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_READS,
     doc="Does nothing to an initialized variable: a read needs no copy here.",
@@ -449,6 +463,7 @@ op(
     {"dtype": type_attr(), "validate_shape": False},
     shape=_written,
     stateful=OnResources(1, by_handle, _assign_handle),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
     doc="Assigns a value to the variable.",
@@ -460,6 +475,7 @@ op(
     {"T": type_attr(), "validate_shape": True, "use_locking": True},
     shape=_assign_ref_shape,
     stateful=_assign_ref,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
     doc="Assigns a value to the variable.",
@@ -471,6 +487,7 @@ op(
     {"ignore_lookup_error": bool_attr(True)},
     shape=nothing,
     stateful=_destroy,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
     doc="Destroys the resource; a variable becomes uninitialized.",
@@ -480,16 +497,16 @@ op(
 # *** adding and subtracting ***
 
 
-def _combined(f: Any, old: Any, value: Any) -> Any:
+def _combined(name: str, old: Any, value: Any) -> Any:
     if shape_of(old) != shape_of(value):
         raise InvalidArgumentError(
             f"Cannot update variable with shape {shapes.show(shape_of(old))} using a Tensor with shape "
             f"{shapes.show(shape_of(value))}, shapes must be equal. Parameters and update must be the same size"
         )
-    return f(old, value)
+    return computed(lambda xp, x, y: getattr(xp, name)(x, y), old, value)
 
 
-def _update_handle(f: Any) -> Any:
+def _update_handle(f: str) -> Any:
     def make(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callable[[Any], None]:
         def kernel(value: Any) -> None:
             check_initialized(variable, handle)
@@ -500,7 +517,7 @@ def _update_handle(f: Any) -> Any:
     return OnResources(1, by_handle, make)
 
 
-def _update_ref(f: Any) -> Any:
+def _update_ref(f: str) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any], Ref]:
         def kernel(ref: Ref, value: Any) -> Ref:
             ref.variable.update(lambda old: _combined(f, old, value))
@@ -511,7 +528,7 @@ def _update_ref(f: Any) -> Any:
     return factory
 
 
-for _name, _f, _verb in (("Add", np.add, "Adds to"), ("Sub", np.subtract, "Subtracts from")):
+for _name, _f, _verb in (("Add", "add", "Adds to"), ("Sub", "subtract", "Subtracts from")):
     op(
         f"Assign{_name}VariableOp",
         "resource: resource, value: dtype",
@@ -519,6 +536,7 @@ for _name, _f, _verb in (("Add", np.add, "Adds to"), ("Sub", np.subtract, "Subtr
         {"dtype": type_attr()},
         shape=_written,
         stateful=_update_handle(_f),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_WRITES,
         doc=f"{_verb} the variable's value.",
@@ -530,6 +548,7 @@ for _name, _f, _verb in (("Add", np.add, "Adds to"), ("Sub", np.subtract, "Subtr
         {"T": NUMERIC, "use_locking": False},
         shape=_merged_ref,
         stateful=_update_ref(_f),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_WRITES,
         doc=f"{_verb} the variable's value.",
@@ -545,6 +564,7 @@ def _counter(limit: int, variable: Variable) -> Any:
 
     def next_value(value: Any) -> Any:
         nonlocal before
+        value = to_host(value)
         if shape_of(value):
             raise InvalidArgumentError(f"input is not a scalar: {shapes.show(shape_of(value))}")
         if value >= limit:
@@ -578,6 +598,7 @@ op(
     {"limit": int_attr(), "T": INDEX},
     shape=lambda c: [shapes.with_rank(c.shapes[0], 0)],
     stateful=_count_ref,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
     doc="Adds one to the variable and returns its previous value; an OutOfRangeError at `limit`.",
@@ -589,6 +610,7 @@ op(
     {"limit": int_attr(), "T": INDEX},
     shape=_count_handle_shape,
     stateful=_count_handle,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_WRITES,
     doc="Adds one to the variable and returns its previous value; an OutOfRangeError at `limit`.",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes
+from headrace.device_arrays import to_host
 from headrace.dtypes import INDEX, NUMERIC, REAL
 from headrace.errors import InvalidArgumentError
 from headrace.ir.indexed_slices import IndexedSlices
@@ -54,7 +55,8 @@ def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any]
     dtype = attrs["dtype"]
 
     def kernel(handle: Any, indices: Any) -> Any:
-        params = np.asarray(initialized_variable(ctx.step, handle, dtype).read())
+        params = np.asarray(to_host(initialized_variable(ctx.step, handle, dtype).read()))
+        indices = to_host(indices)
         if not params.ndim or not indices.ndim:
             raise InvalidArgumentError("params and indices must be at least vectors")
         where, _ = places(indices, params.shape, ignore_bad=False)
@@ -96,6 +98,7 @@ op(
     {"dtype": type_attr(), "Tindices": INDEX},
     shape=_gather_shape,
     stateful=_gather,
+    xp=True,
     grad=_gather_grad,
     jvp=_gather_jvp,
     batch=first_in_step(1),
@@ -112,7 +115,7 @@ _Put = Callable[[Any, tuple[Any, ...], Any], None]
 def _scatter(put: _Put, ignore_bad: bool, params: Any, indices: Any, updates: Any) -> None:
     if not shape_of(params):
         raise InvalidArgumentError("Output must be at least 1-D, got shape: []")
-    scatter(params, indices, updates, put, ignore_bad)
+    scatter(params, to_host(indices), to_host(updates), put, ignore_bad)
 
 
 def _scatter_ref(put: _Put) -> Any:
@@ -174,6 +177,7 @@ for _name, _put, _types, _doc in (
         },
         shape=_scatter_ref_shape,
         stateful=_scatter_ref(_put),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_facts,
         doc=_doc,
@@ -185,6 +189,7 @@ for _name, _put, _types, _doc in (
         {"T": type_attr(_types), "Tindices": INDEX, "use_locking": True, "bad_indices_policy": POLICY},
         shape=_scatter_handle_shape,
         stateful=_scatter_handle(_put),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_facts,
         doc=_doc,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from headrace import dtypes, shapes
+from headrace.device_arrays import computed, is_host, to_host
 from headrace.dtypes import INDEX, NUMERIC, REAL
 from headrace.errors import InvalidArgumentError
 from headrace.ir.indexed_slices import IndexedSlices, of_gather
@@ -73,7 +74,13 @@ def _gather(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callab
                 f"batch_dims = {batch}: the first {batch} dimensions of params {shapes.show(shape)} and indices "
                 f"{shapes.show(wanted)} must be equal"
             )
-        _check_range(indices, shape[batch])
+        found = to_host(indices)
+        _check_range(found, shape[batch])
+        if not is_host(params):
+            if not batch:
+                return computed(_rows, params, indices)
+            params = to_host(params)
+        indices = found
         if not batch:
             out = params[indices, ...]
             return out[()] if not out.ndim and dtype in arrays.HANDLES else out  # a single object is no array
@@ -82,6 +89,11 @@ def _gather(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callab
         return params[(*(i.reshape(i.shape + rest) for i in leading), indices)]
 
     return kernel
+
+
+def _rows(xp: Any, params: Any, indices: Any) -> Any:
+    found = xp.take(params, xp.reshape(indices, (-1,)), axis=0)
+    return xp.reshape(found, (*indices.shape, *params.shape[1:]))
 
 
 def _gather_shape(c: Inference) -> Sequence[Shape]:
@@ -125,6 +137,7 @@ op(
     {"batch_dims": 0, "validate_indices": True, "dtype": type_attr(), "Tindices": INDEX},
     shape=_gather_shape,
     stateful=OnResources(1, by_handle, _gather),
+    xp=True,
     grad=_gather_grad,
     jvp=_gather_jvp,
     batch=_gather_rows,
@@ -167,6 +180,7 @@ def _sum(how: Literal["add", "subtract"]) -> Callable[[np.ndarray, Any, Any], No
 
 def _scatter(combine: Callable[[np.ndarray, Any, Any], None], params: Any, indices: Any, updates: Any) -> None:
     """Combines `updates` into the rows of `params` at `indices`, in order."""
+    indices, updates = to_host(indices), to_host(updates)
     shape = shape_of(params)
     if not shape:
         raise InvalidArgumentError("params must be at least 1-D, got shape []")
@@ -241,6 +255,7 @@ for _name, _combine, _allowed, _doc in (
         },
         shape=_scatter_ref_shape,
         stateful=_scatter_ref(_combine),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_WRITES,
         doc=f"{_doc} the variable's rows at `indices`.",
@@ -252,6 +267,7 @@ for _name, _combine, _allowed, _doc in (
         {"dtype": type_attr(NUMERIC if _allowed is REAL else _allowed), "Tindices": INDEX},
         shape=_scatter_handle_shape,
         stateful=_scatter_handle(_combine),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_WRITES,
         doc=f"{_doc} the variable's rows at `indices`.",

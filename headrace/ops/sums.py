@@ -27,9 +27,10 @@ from headrace.ir.opdef import (
 from headrace.opkit import forms
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.batch_shapes import accumulate, bias_add, bias_add_grad
-from headrace.opkit.elementwise import HALF, alike
+from headrace.opkit.elementwise import HALF, alike, computed_in, widened
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.kernel_library import reduced
+from headrace.opkit.namespaces import converter, dtype_in, is_standard
 from headrace.opkit.testing.samples import SHAPES, draw
 from headrace.shapes import Shape, show
 
@@ -56,10 +57,7 @@ def _add_n(xp: Any, attrs: Mapping[str, Any]) -> Any:
             out = out + x
         return out
 
-    if attrs["T"] in HALF:  # one rounding instead of one for each addition
-        to = attrs["T"].numpy
-        return lambda *xs: kernel(*(x.astype(np.float32) for x in xs)).astype(to)
-    return kernel
+    return widened(kernel, attrs["T"], xp)  # one rounding instead of one for each addition
 
 
 def _add_lists(first: Any, *rest: Any) -> Any:
@@ -111,6 +109,7 @@ op(
     {"N": int_attr(minimum=1), "T": NUMERIC | {dtypes.variant}},
     shape=_add_n_shape,
     kernel=_add_n,
+    xp=True,
     grad=lambda b, n, dy: [dy] * len(n.inputs),
     jvp=_add_n_jvp,
     batch=in_step,
@@ -132,6 +131,7 @@ op(
     {"N": int_attr(minimum=1), "T": NUMERIC, "shape": shape_attr()},
     shape=_accumulate_shape,
     kernel=_add_n,
+    xp=True,
     grad=lambda b, n, dy: [dy] * len(n.inputs),
     jvp=_add_n_jvp,
     batch=accumulate,
@@ -177,7 +177,7 @@ def _bias_add(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"{show(value.shape)} (dimension {axis} under data_format {attrs.get('data_format', 'NHWC')})"
             )
         if axis == 1:
-            bias = bias.reshape(-1, *[1] * (value.ndim - 2))
+            bias = bias[:, *[None] * (value.ndim - 2)]
         return value + bias
 
     return kernel
@@ -215,6 +215,7 @@ op(
     {"T": NUMERIC, "data_format": _FORMAT},
     shape=_bias_add_shape,
     kernel=_bias_add,
+    xp=True,
     grad=lambda b, n, dy: [dy, lambda: b.BiasAddGrad(dy, data_format=n.attrs["data_format"])],
     jvp=linear("value", "bias"),
     batch=bias_add,
@@ -230,6 +231,7 @@ op(
     {"T": NUMERIC},
     shape=_bias_add_shape,
     kernel=_bias_add,
+    xp=True,
     grad=lambda b, n, dy: [dy, lambda: b.BiasAddGrad(dy)],
     jvp=linear("value", "bias"),
     batch=bias_add,
@@ -242,15 +244,17 @@ op(
 
 def _bias_add_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
     axis, t = _channel_axis(attrs), attrs["T"]
-    wide = np.float32 if t in HALF else t.numpy
+    wide, narrow = dtype_in(xp, computed_in(t)), converter(xp, t)
 
     def kernel(dy: Any) -> Any:
         _require_matrix(dy)
         others = tuple(i for i in range(dy.ndim) if i != axis % dy.ndim)
+        if is_standard(xp):
+            return narrow(xp.sum(dy, axis=others, dtype=wide))
         out = reduced(np.add, dy, others, xp)
         if out is None:
             out = xp.add.reduce(dy, axis=others, dtype=wide)
-        return out.astype(t.numpy) if t in HALF else out
+        return narrow(out) if t in HALF else out
 
     return kernel
 
@@ -272,6 +276,7 @@ op(
     {"T": NUMERIC, "data_format": _FORMAT},
     shape=_bias_grad_shape,
     kernel=_bias_add_grad,
+    xp=True,
     grad=lambda b, n, g: [b.BiasAdd(b.ZerosLike(n.out_backprop), g, data_format=n.attrs["data_format"])],
     jvp=linear("out_backprop"),
     batch=bias_add_grad,

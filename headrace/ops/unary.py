@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, SIGNED, DType, complex64, float32, float64
+from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, SIGNED, DType, complex64, float32, float64, uint8
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
 from headrace.opkit.elementwise import (
     alike,
@@ -27,12 +27,17 @@ from headrace.opkit.elementwise import (
     widened,
 )
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, is_standard, real_and_imag
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw, unary
 
 
+def _rint(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    return xp.round if is_standard(xp) else xp.rint  # numpy's `round` is no ufunc
+
+
 def _round(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return (lambda x: x) if attrs["T"] in INTEGER else xp.rint
+    return (lambda x: x) if attrs["T"] in INTEGER else _rint(xp, attrs)
 
 
 def _function(
@@ -77,10 +82,6 @@ _EXPM1 = each(math.expm1, lambda x: cmath.exp(x) - 1)
 _LOG1P = each(math.log1p, lambda x: cmath.log(1 + x))
 
 
-def _log1p_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return (lambda x: log1p(xp, x)) if attrs["T"].is_complex else xp.log1p
-
-
 # fmt: off
 _function("Abs", FLOATING | SIGNED, "abs", each(abs), -3, 3, 1, "The absolute value.",
           times(lambda b, n: b.Sign(n.x)))
@@ -104,7 +105,7 @@ _function("Expm1", INEXACT, "expm1", _EXPM1, -3, 3, 10, "exp(x) - 1, precise for
           times(lambda b, n: b.AddV2(n.y, 1)))
 _function("Log", INEXACT, "log", _python("log"), 0.1, 9, 8, "The natural logarithm.",
           over(lambda b, n: n.x))
-_function("Log1p", INEXACT, _log1p_kernel, _LOG1P, -0.9, 3, 10, "log(1 + x), precise for small x.",
+_function("Log1p", INEXACT, lambda xp, attrs: log1p(xp, attrs["T"]), _LOG1P, -0.9, 3, 10, "log(1 + x), precise for small x.",
           over(lambda b, n: b.AddV2(n.x, 1)))
 _function("Sin", INEXACT, "sin", _python("sin"), -3, 3, 8, "The sine.",
           times(lambda b, n: b.Cos(n.x)), (-1, 1))
@@ -112,11 +113,11 @@ _function("Cos", INEXACT, "cos", _python("cos"), -3, 3, 8, "The cosine.",
           times(lambda b, n: b.Neg(b.Sin(n.x))), (-1, 1))
 _function("Tan", INEXACT, "tan", _python("tan"), -1.3, 1.3, 12, "The tangent.",
           times(lambda b, n: b.AddV2(b.Square(n.y), 1)))
-_function("Asin", INEXACT, "arcsin", _python("asin"), -0.9, 0.9, 12, "The arc sine.",
+_function("Asin", INEXACT, "asin", _python("asin"), -0.9, 0.9, 12, "The arc sine.",
           over(lambda b, n: b.Sqrt(b.Sub(1, b.Square(n.x)))))
-_function("Acos", INEXACT, "arccos", _python("acos"), -0.9, 0.9, 12, "The arc cosine.",
+_function("Acos", INEXACT, "acos", _python("acos"), -0.9, 0.9, 12, "The arc cosine.",
           over(lambda b, n: b.Neg(b.Sqrt(b.Sub(1, b.Square(n.x))))))
-_function("Atan", INEXACT, "arctan", _python("atan"), -0.9, 0.9, 12, "The arc tangent.",
+_function("Atan", INEXACT, "atan", _python("atan"), -0.9, 0.9, 12, "The arc tangent.",
           over(lambda b, n: b.AddV2(b.Square(n.x), 1)))
 _function("Sinh", INEXACT, "sinh", _python("sinh"), -3, 3, 12, "The hyperbolic sine.",
           times(lambda b, n: b.Cosh(n.x)))
@@ -124,11 +125,11 @@ _function("Cosh", INEXACT, "cosh", _python("cosh"), -3, 3, 12, "The hyperbolic c
           times(lambda b, n: b.Sinh(n.x)))
 _function("Tanh", INEXACT, "tanh", _python("tanh"), -3, 3, 12, "The hyperbolic tangent.",
           lambda b, n, dy: [b.TanhGrad(conj(b, n.y), dy)], (-1, 1))
-_function("Asinh", INEXACT, "arcsinh", _python("asinh"), -3, 3, 14, "The inverse of the hyperbolic sine.",
+_function("Asinh", INEXACT, "asinh", _python("asinh"), -3, 3, 14, "The inverse of the hyperbolic sine.",
           over(lambda b, n: b.Cosh(n.y)))
-_function("Acosh", INEXACT, "arccosh", _python("acosh"), 1.1, 3, 14, "The inverse of the hyperbolic cosine.",
+_function("Acosh", INEXACT, "acosh", _python("acosh"), 1.1, 3, 14, "The inverse of the hyperbolic cosine.",
           over(lambda b, n: b.Sinh(n.y)))
-_function("Atanh", INEXACT, "arctanh", _python("atanh"), -0.9, 0.9, 14, "The inverse of the hyperbolic tangent.",
+_function("Atanh", INEXACT, "atanh", _python("atanh"), -0.9, 0.9, 14, "The inverse of the hyperbolic tangent.",
           over(lambda b, n: b.Sub(1, b.Square(n.x))))
 _function("Sigmoid", INEXACT, composed(lambda xp, x: xp.reciprocal(xp.exp(-x) + 1)), _SIGMOID, -3, 3, 12,
           "1 / (1 + exp(-x)).",
@@ -137,11 +138,11 @@ _function("Floor", FLOATING, "floor", each(math.floor), -3, 3, 1, "The greatest 
           NOT_DIFFERENTIABLE)
 _function("Ceil", FLOATING, "ceil", each(math.ceil), -3, 3, 1, "The least integer not below x.",
           NOT_DIFFERENTIABLE)
-_function("Rint", FLOATING, "rint", each(round), -3, 3, 1, "The nearest integer; halves round to even.",
+_function("Rint", FLOATING, _rint, each(round), -3, 3, 1, "The nearest integer; halves round to even.",
           NOT_DIFFERENTIABLE)
 _function("Round", FLOATING | SIGNED, _round, each(round), -3, 3, 1, "The nearest integer; halves round to even.",
           NOT_DIFFERENTIABLE)
-_function("Invert", INTEGER, "invert", each(lambda x: ~x), -9, 9, 1, "The bitwise complement of the integer.",
+_function("Invert", INTEGER, "bitwise_invert", each(lambda x: ~x), -9, 9, 1, "The bitwise complement of the integer.",
           NOT_DIFFERENTIABLE)
 # fmt: on
 
@@ -174,6 +175,7 @@ for _type, _kernel, _oracle, _doc in (
         {"T": FLOATING},
         shape=same_as(0),
         kernel=_kernel,
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=Facts(cost=flops_per_element(1), total=()),
         oracle=_oracle,
@@ -192,6 +194,7 @@ op(
     "y: bool",
     shape=same_as(0),
     kernel=ufunc("logical_not"),
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_element(1), total=()),
     oracle=each(lambda x: not x),
@@ -210,7 +213,7 @@ def _of_result(formula: Any, conjugates: bool) -> Any:
     """The kernel factory of `formula(y, dy)`, which checks that both have one shape."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        compute = widened(formula, attrs["T"])
+        compute = widened(formula, attrs["T"], xp)
         turns = conjugates and attrs["T"] in COMPLEX
 
         def kernel(y: Any, dy: Any) -> Any:
@@ -274,6 +277,7 @@ for _type, _formula, _conjugates, _grad, _slope in (
         {"T": INEXACT},
         shape=alike,
         kernel=_of_result(_formula, _conjugates),
+        xp=True,
         grad=_grad,
         jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(4), total=(), slope=_slope),
@@ -285,8 +289,16 @@ for _type, _formula, _conjugates, _grad, _slope in (
 
 
 def _ones(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    unsigned = f"u{attrs['T'].size}"  # numpy counts the bits of the absolute value
-    return lambda x: xp.bitwise_count(x.view(unsigned))
+    if not is_standard(xp):
+        unsigned = f"u{attrs['T'].size}"  # numpy counts the bits of the absolute value
+        return lambda x: xp.bitwise_count(x.view(unsigned))
+    bits = 8 * attrs["T"].size
+    narrow = converter(xp, uint8)
+
+    def kernel(x: Any) -> Any:
+        return narrow(sum(((x >> i) & 1 for i in range(1, bits)), x & 1))
+
+    return kernel
 
 
 op(
@@ -296,6 +308,7 @@ op(
     {"T": INTEGER},
     shape=same_as(0),
     kernel=_ones,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_element(2), total=()),
     oracle=lambda x: np.array([f"{int(v) % 2 ** (8 * x.itemsize):b}".count("1") for v in x.flat], np.uint8).reshape(
@@ -314,10 +327,10 @@ def _part(formula: Any) -> Any:
     """The kernel factory of a real function of complex numbers, with output dtype `Tout`."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        dtype = attrs["Tout"].numpy
-        if dtype.itemsize * 2 == attrs["T"].size:
+        if attrs["Tout"].size * 2 == attrs["T"].size:
             return lambda x: formula(xp, x)
-        return lambda x: formula(xp, x).astype(dtype)
+        convert = converter(xp, attrs["Tout"])
+        return lambda x: convert(formula(xp, x))
 
     return factory
 
@@ -348,12 +361,12 @@ def _angle_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 for _type, _args, _formula, _grad, _jvp, _oracle, _doc in (
     ("ComplexAbs", "x: T, y: Tout", lambda xp, x: xp.abs(x),
      _abs_grad, None, abs, "The absolute values of complex numbers."),
-    ("Real", "input: T, output: Tout", lambda xp, x: x.real,
+    ("Real", "input: T, output: Tout", lambda xp, x: real_and_imag(xp, x)[0],
      lambda b, n, dy: [_as_complex(b, n, dy)], linear("input"), lambda x: x.real, "The real parts."),
-    ("Imag", "input: T, output: Tout", lambda xp, x: x.imag,
+    ("Imag", "input: T, output: Tout", lambda xp, x: real_and_imag(xp, x)[1],
      lambda b, n, dy: [b.Complex(b.ZerosLike(dy), dy, Tout=n.attrs["T"])], linear("input"), lambda x: x.imag,
      "The imaginary parts."),
-    ("Angle", "input: T, output: Tout", lambda xp, x: xp.arctan2(x.imag, x.real),
+    ("Angle", "input: T, output: Tout", lambda xp, x: xp.atan2(*reversed(real_and_imag(xp, x))),
      _angle_grad, None, cmath.phase, "The angles of complex numbers, in radians."),
 ):  # fmt: skip
     _in, _out = _args.split(", ")
@@ -364,6 +377,7 @@ for _type, _args, _formula, _grad, _jvp, _oracle, _doc in (
         _PARTS,
         shape=same_as(0),
         kernel=_part(_formula),
+        xp=True,
         grad=_grad,
         jvp=_jvp,
         facts=Facts(cost=flops_per_element(2), total=()),
@@ -379,6 +393,7 @@ op(
     {"T": type_attr(COMPLEX, complex64)},
     shape=same_as(0),
     kernel=ufunc("conj"),
+    xp=True,
     grad=lambda b, n, dy: [b.Conj(dy)],
     jvp=linear("input"),
     facts=Facts(cost=flops_per_element(1), total=()),

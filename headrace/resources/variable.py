@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from headrace import forking, reference_counts, shapes
+from headrace.device_arrays import is_host, to_host
 from headrace.errors import FailedPreconditionError, InvalidArgumentError, NotFoundError
 from headrace.resources.manager import resource_of
 from headrace.resources.values import nbytes_of, numpy_dtype_of, shape_of
@@ -21,6 +22,7 @@ from headrace.resources.values import nbytes_of, numpy_dtype_of, shape_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from headrace.device_arrays import ArrayMemory
     from headrace.dtypes import DType
     from headrace.resources.manager import Owners
     from headrace.resources.memory import Memory
@@ -264,6 +266,31 @@ class CountedVariable(Variable):
             self._memory.change(f"variable '{self.name}'", self._counted, n)
             self._counted = n
         super()._hold(value)
+
+
+class DeviceVariable(Variable):
+    """Variable whose value is in the memory of a device.
+
+    `change` copies the value to the host and back.
+
+    Args:
+      name: The name, for messages.
+      dtype: The dtype of its value.
+      shape: Its declared static shape.
+      memory: The memory of the device.
+    """
+
+    __slots__ = ("_memory",)
+
+    def __init__(self, name: str, dtype: DType, shape: Shape, memory: ArrayMemory) -> None:
+        super().__init__(name, dtype, shape)
+        self._memory = memory
+
+    def _take(self) -> tuple[np.ndarray, bool]:
+        return np.array(to_host(self._current())), False
+
+    def _hold(self, value: Value | None) -> None:
+        super()._hold(value if value is None or not is_host(value) else self._memory.put(value))
 
 
 class FedVariable(Variable):

@@ -17,6 +17,7 @@ from headrace import dtypes
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.kernel import OnResources
+from headrace.ir.notes import OnDevice
 from headrace.opkit.forms import COPIES
 from headrace.schedule.program import (
     Block,
@@ -111,7 +112,8 @@ class _Builder:
         kind = self._lists.kind(t)
         if kind:
             return "list" if kind == "list" else "rows"
-        if t.dtype.base in dtypes.OBJECT:
+        there = t.op.notes.get(OnDevice)
+        if t.dtype.base in dtypes.OBJECT or (there is not None and t.index in there.outputs):
             return "object"
         return "scalar" if t.shape == () else "array"
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from headrace.ir.kernel import Kernel, NamesResource, find_kernel, made_for
-from headrace.ir.notes import ContiguousResult
+from headrace.ir.device import DeviceSpec
+from headrace.ir.kernel import CPU, Kernel, NamesResource, find_kernel, made_for, made_on
+from headrace.ir.notes import ContiguousResult, OnDevice
 from headrace.opkit.forms import NATIVE, Form, form_of
 from headrace.records import record
 from headrace.schedule.lists import Lists
@@ -118,6 +119,8 @@ class Resource:
     kernel: Kernel
 
 
+_COPIES = ("_ToDevice", "_ToHost")  # between a device and the host, by kernels of the host
+
 Instruction: TypeAlias = Nothing | Constant | Forward | ListOperation | Map | Move | KernelCall | Resource
 
 
@@ -175,7 +178,8 @@ class Selection:
     def _kernel(self, op: Operation) -> Kernel:
         kernel = self._kernels.get(op)
         if kernel is None:
-            kernel = find_kernel(op)
+            there = op.notes.get(OnDevice)
+            kernel = find_kernel(op) if there is None or op.type in _COPIES else _kernel_on(op, there.device)
             assert kernel is not None
             self._kernels[op] = kernel
         return kernel
@@ -198,3 +202,12 @@ class Selection:
             )
             self._forms[op] = form_of(op) if is_known else None
         return self._forms[op]
+
+
+def _kernel_on(op: Operation, device: str) -> Kernel | None:
+    """The kernel of `op` on a device whose type has a namespace, bound to the memory of the device."""
+    spec = DeviceSpec.from_string(device)
+    kernel = find_kernel(op, spec.type or CPU)
+    if kernel is None or kernel.form != "pure":
+        return kernel
+    return Kernel("pure", lambda xp, attrs: made_on(op, kernel, spec))

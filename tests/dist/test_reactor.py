@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import socket
@@ -526,3 +527,45 @@ def test_the_alarm_of_a_closed_reactor_reads_no_descriptor() -> None:
     reactor = Reactor("test-alarm")
     assert reactor.close()
     reactor._silence()
+
+
+def test_a_job_of_another_thread_at_the_end_is_run_or_refused(make: Callable[..., Reactor]) -> None:
+    """A thread submits while the leader empties the queue for the last time."""
+    for _ in range(50):
+        r, ran, refused = make(), [], []
+
+        def run(r: Reactor = r, ran: list[int] = ran, refused: list[int] = refused) -> None:
+            for i in itertools.count():
+                try:
+                    r.submit(lambda i=i: ran.append(i))  # type: ignore[misc]
+                except UnavailableError:
+                    refused.append(i)
+                    return
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert r.close(SECONDS)
+        thread.join(SECONDS)
+        until(lambda ran=ran, refused=refused: len(ran) == refused[0])
+
+
+def test_a_job_that_is_submitted_in_the_last_round_is_run(
+    make: Callable[..., Reactor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    r, ran = make(), []
+    close = r._poller.close
+    # after the last round of `_shut`, and before its end
+    monkeypatch.setattr(r, "_poller", Poller(r._poller, lambda: (r._jobs.append(lambda: ran.append(1)), close())))
+    assert r.close()
+    assert ran == [1]
+
+
+class Poller:
+    """A poller with another `close`."""
+
+    def __init__(self, poller: Any, close: Callable[[], object]) -> None:
+        self._poller = poller
+        self.close = close
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._poller, name)

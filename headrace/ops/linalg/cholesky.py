@@ -7,6 +7,7 @@ correct if both halves change together. A matrix that is not positive definite h
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -42,34 +43,38 @@ _FULL = frozenset({float64, complex128})
 _SMALL = 32  # rows up to which TensorFlow computes column by column
 
 
-def _factor(x: Any) -> Any:
+def _factor(x: Any, xp: Any = np) -> Any:
     """Cholesky factors.
 
     Small matrices are factored in TensorFlow's order of operations, because its roundings are visible in the factors of
     nearly singular matrices.
     """
-    if x.shape[-1] > _SMALL:
+    if x.shape[-1] > _SMALL and xp is np:
         try:
             return np.linalg.cholesky(x)
         except np.linalg.LinAlgError:
             if x.ndim > 2:
                 return np.stack([_factor(m) for m in x])
             return np.tril(np.full_like(x, np.nan))
-    out = np.tril(x)
+    is_complex = xp.isdtype(x.dtype, "complex floating")
+    conj, real = (xp.conj, xp.real) if is_complex else (lambda y: y, lambda y: y)
+    total = np.add.reduce if xp is np else xp.sum
+    out = xp.tril(x)
     for k in range(x.shape[-1]):
         row, rest = out[..., k, :k], out[..., k + 1 :, :k]
-        pivot = np.sqrt(out[..., k, k].real - (row * row.conj()).real.sum(-1))
-        column = out[..., k + 1 :, k] - (rest @ row[..., None].conj())[..., 0]
+        pivot = xp.sqrt(real(out[..., k, k]) - total(real(row * conj(row)), axis=-1))
+        column = out[..., k + 1 :, k] - (rest @ conj(row[..., None]))[..., 0]
         out[..., k, k] = pivot
         out[..., k + 1 :, k] = column / pivot[..., None]
-    failed = ~(np.diagonal(out, axis1=-2, axis2=-1).real > 0).all(-1)
-    if failed.any():
-        out[failed] = np.tril(np.full(x.shape[-2:], np.nan, x.dtype))
+    failed = ~xp.all(real(xp.linalg.diagonal(out)) > 0, axis=-1)
+    if xp.any(failed):
+        nothing = xp.tril(xp.full(x.shape[-2:], math.nan, dtype=x.dtype, device=x.device))
+        out = xp.where(failed[..., None, None], nothing, out)
     return out
 
 
 def _kernel(xp: Any, attrs: Any) -> Any:
-    factor = widened(_factor, attrs["T"])
+    factor = widened(lambda x: _factor(x, xp), attrs["T"], xp)
 
     def kernel(x: Any) -> Any:
         check_square(x)
@@ -99,23 +104,23 @@ def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
 # *** CholeskyGrad ***
 
 
-def _pull_back(factor: Any, dy: Any) -> Any:
-    p = np.tril(factor.swapaxes(-1, -2) @ np.tril(dy))
-    p *= np.where(np.eye(p.shape[-1], dtype=bool), p.dtype.type(0.5), p.dtype.type(1))
-    left = solve_triangular(factor, p, lower=True, adjoint=True)
-    whole = solve_triangular(factor, left.swapaxes(-1, -2), lower=True, adjoint=True)
-    return (whole + whole.swapaxes(-1, -2)) * whole.dtype.type(0.5)
+def _pull_back(xp: Any, factor: Any, dy: Any) -> Any:
+    p = xp.tril(xp.matrix_transpose(factor) @ xp.tril(dy))
+    p = p * (1 - 0.5 * xp.eye(p.shape[-1], dtype=p.dtype, device=p.device))
+    left = solve_triangular(factor, p, lower=True, adjoint=True, xp=xp)
+    whole = solve_triangular(factor, xp.matrix_transpose(left), lower=True, adjoint=True, xp=xp)
+    return (whole + xp.matrix_transpose(whole)) * 0.5
 
 
 def _grad_kernel(xp: Any, attrs: Any) -> Any:
-    pull_back = widened(_pull_back, attrs["T"])
+    pull_back = widened(lambda factor, dy: _pull_back(xp, xp.tril(factor), dy), attrs["T"], xp)
 
     def kernel(factor: Any, dy: Any) -> Any:
         check_matrices(factor, dy)
         check_square(factor)
         if factor.shape != dy.shape:
             raise InvalidArgumentError(f"Inputs must have the same shape: {show(factor.shape)} and {show(dy.shape)}")
-        return pull_back(np.tril(factor), dy)
+        return pull_back(factor, dy)
 
     return kernel
 
@@ -196,6 +201,7 @@ for _prefix, _types, _grad_types in (("", _NUMBERS, frozenset({float16}) | _OLD)
         {"T": _types},
         shape=square_matrices,
         kernel=_kernel,
+        xp=True,
         grad=_grad,
         batch=in_step,
         facts=Facts(cost=matrix_cost(1), blas=True, total=()),
@@ -209,6 +215,7 @@ for _prefix, _types, _grad_types in (("", _NUMBERS, frozenset({float16}) | _OLD)
         {"T": _grad_types},
         shape=_grad_shape,
         kernel=_grad_kernel,
+        xp=True,
         grad=_grad_grad,
         batch=in_step,
         facts=Facts(cost=matrix_cost(4), blas=True),

@@ -6,6 +6,7 @@ angle.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,9 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import conj
+from headrace.opkit.namespaces import converter
 from headrace.opkit.testing.samples import draw
-from headrace.ops.linalg.matrices import check_square, matrix_cost, small_for, square
+from headrace.ops.linalg.matrices import check_square, matrix_cost, single_or_more, small_for, square
 from headrace.shapes import Shape
 
 _FLOATS = frozenset({float32, float64})
@@ -29,30 +31,29 @@ def _stack(c: Inference) -> Sequence[Shape]:
     return [None if x is None else x[:-2]] * len(c.op.outputs)
 
 
-def _spoilt(x: Any) -> Any:
+def _spoilt(xp: Any, x: Any) -> Any:
     """Whether there is a NaN in a matrix: LAPACK may take no notice of it."""
-    return np.isnan(x).any(axis=(-2, -1))
+    return xp.any(xp.isnan(x), axis=(-2, -1))
 
 
 def _det_kernel(xp: Any, attrs: Any) -> Any:
-    t = attrs["T"].numpy
+    widen, back = converter(xp, single_or_more(attrs["T"])), converter(xp, attrs["T"])
 
     def kernel(x: Any) -> Any:
         check_square(x)
-        det = np.linalg.det(x.astype(np.float32) if t == np.float16 else x)
-        return np.where(_spoilt(x), np.nan, det).astype(t)
+        return back(xp.where(_spoilt(xp, x), math.nan, xp.linalg.det(widen(x))))
 
     return kernel
 
 
 def _log_det_kernel(xp: Any, attrs: Any) -> Any:
-    t = attrs["T"].numpy
+    widen, back = converter(xp, single_or_more(attrs["T"])), converter(xp, attrs["T"])
 
     def kernel(x: Any) -> Any:
         check_square(x)
-        sign, size = np.linalg.slogdet(x.astype(np.float32) if t == np.float16 else x)
-        size = np.where(_spoilt(x), np.nan, size)
-        return np.where(np.isnan(size), np.nan, sign).astype(t), size.astype(t)
+        sign, size = xp.linalg.slogdet(widen(x))
+        size = xp.where(_spoilt(xp, x), math.nan, size)
+        return back(xp.where(xp.isnan(size), math.nan, sign)), back(size)
 
     return kernel
 
@@ -135,6 +136,7 @@ for _type, _outs, _types, _kernel, _grad, _oracle, _doc in (
         {"T": _types},
         shape=_stack,
         kernel=_kernel,
+        xp=True,
         grad=_grad,
         batch=in_step,
         facts=Facts(cost=matrix_cost(1), blas=True),

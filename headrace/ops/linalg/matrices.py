@@ -7,24 +7,32 @@ stack.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace import shapes
-from headrace.dtypes import DType, complex64, float32, float64
+from headrace.dtypes import DType, complex64, float16, float32, float64, uint8
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
+from headrace.opkit.namespaces import converter
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank_at_least
 
 # *** Kernels ***
 
 
-def adjoint_of(x: Any) -> Any:
+def single_or_more(t: DType) -> DType:
+    """The dtype in which matrices of `t` are decomposed: float32 for float16."""
+    return float32 if t is float16 else t
+
+
+def adjoint_of(x: Any, xp: Any = np) -> Any:
     """The conjugate transposes of the matrices `x`."""
-    return x.swapaxes(-1, -2).conj() if x.dtype.kind == "c" else x.swapaxes(-1, -2)
+    turned = xp.matrix_transpose(x)
+    return xp.conj(turned) if xp.isdtype(x.dtype, "complex floating") else turned
 
 
 def check_matrices(*arrays: Any) -> None:
@@ -72,13 +80,15 @@ def each_matrix(f: Callable[..., Any], *arrays: Any, to: tuple[int, int]) -> np.
     return out
 
 
-def solve_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> np.ndarray:
+def solve_triangular(a: Any, b: Any, lower: bool, adjoint: bool, xp: Any = np) -> Any:
     """Solves a·x = b, or the adjoint system, for a triangular matrix `a`.
 
     Only one side of the diagonal is read.
 
     As in TensorFlow a zero on the diagonal is divided by.
     """
+    if xp is not np:
+        return _substituted(a, b, lower, adjoint, xp)
     from scipy.linalg import blas
 
     (trsm,) = blas.get_blas_funcs(("trsm",), (a, b))
@@ -89,42 +99,75 @@ def solve_triangular(a: Any, b: Any, lower: bool, adjoint: bool) -> np.ndarray:
     return each_matrix(solve, a, b, to=b.shape[-2:])
 
 
-def are_finite(x: Any) -> Any:
+def _substituted(a: Any, b: Any, lower: bool, adjoint: bool, xp: Any) -> Any:
+    """Solves triangular systems by substitution, one row of the unknowns after the other."""
+    n = b.shape[-2]
+    rest, pivots = (xp.tril(a, k=-1) if lower else xp.triu(a, k=1)), xp.linalg.diagonal(a)
+    if adjoint:
+        rest = adjoint_of(rest, xp)
+        pivots = xp.conj(pivots) if xp.isdtype(a.dtype, "complex floating") else pivots
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    x = xp.zeros((*batch, *b.shape[-2:]), dtype=b.dtype, device=b.device)
+    for i in range(n) if lower != adjoint else reversed(range(n)):
+        known = (rest[..., i : i + 1, :] @ x)[..., 0, :]  # the unknowns that are not known yet are 0
+        x[..., i, :] = (b[..., i, :] - known) / pivots[..., i, None]
+    return x
+
+
+def refusing(f: Callable[..., Any], message: str) -> Callable[..., Any]:
+    """Returns `f` with an `InvalidArgumentError` in place of the error of matrices that have no result."""
+
+    @functools.wraps(f)
+    def call(*args: Any) -> Any:
+        try:
+            return f(*args)
+        except Exception as e:
+            if type(e).__name__ != "LinAlgError":  # each library has its own class of this name
+                raise
+            raise InvalidArgumentError(message) from None
+
+    return call
+
+
+def are_finite(x: Any, xp: Any = np) -> Any:
     """Mask of the matrices of a stack that have neither NaN nor infinities."""
-    return np.isfinite(x).all(axis=(-2, -1))
+    return xp.all(xp.isfinite(x), axis=(-2, -1))
 
 
-def if_finite(f: Callable[[Any], Any], x: Any) -> Any:
+def if_finite(f: Callable[[Any], Any], x: Any, xp: Any = np) -> Any:
     """Applies `f` to a stack of matrices, with NaN for matrices that are not finite.
 
     LAPACK reports such matrices as singular or does not terminate, so `f` receives identity matrices in their place.
     `f` returns an array or a tuple of arrays.
     """
-    finite = are_finite(x)
-    if finite.all():
+    finite = are_finite(x, xp)
+    if xp.all(finite):
         return f(x)
-    out = f(np.where(finite[..., None, None], x, np.eye(*x.shape[-2:], dtype=x.dtype)))
+    out = f(xp.where(finite[..., None, None], x, xp.eye(*x.shape[-2:], dtype=x.dtype, device=x.device)))
 
     def spoilt(a: Any) -> Any:
-        mask = finite.reshape(*finite.shape, *[1] * (a.ndim - finite.ndim))
-        return np.where(mask, a, a.dtype.type(np.nan))
+        mask = xp.reshape(finite, (*finite.shape, *[1] * (a.ndim - finite.ndim)))
+        return xp.where(mask, a, math.nan)
 
     return tuple(map(spoilt, out)) if isinstance(out, tuple) else spoilt(out)
 
 
-def phases(v: Any) -> Any:
+def phases(v: Any, xp: Any = np) -> Any:
     """Factors of absolute value 1 that normalize the columns of the matrices `v`.
 
     They make the first large element of each column positive.
 
     Eigenvectors and singular vectors are known up to such a factor. With it they do not depend on the algorithm.
     """
-    size = abs(v)
-    if not size.size:
-        return np.ones((*v.shape[:-2], 1, v.shape[-1]), v.dtype)
-    first = np.argmax(size > 0.5 * size.max(axis=-2, keepdims=True), axis=-2)[..., None, :]
-    at, length = (np.take_along_axis(x, first, axis=-2) for x in (v, size))
-    return at.conj() / np.where(length == 0, length.dtype.type(1), length)
+    size = xp.abs(v)
+    if 0 in v.shape:
+        return xp.ones((*v.shape[:-2], 1, v.shape[-1]), dtype=v.dtype, device=v.device)
+    is_large = converter(xp, uint8)(size > 0.5 * xp.max(size, axis=-2, keepdims=True))
+    first = xp.argmax(is_large, axis=-2, keepdims=True)
+    at, length = (xp.take_along_axis(x, first, axis=-2) for x in (v, size))
+    if xp.isdtype(v.dtype, "complex floating"):
+        at = xp.conj(at)
+    return at / xp.where(length == 0, 1.0, length)
 
 
 # *** Shape rules ***

@@ -29,6 +29,7 @@ from headrace.ops.linalg.matrices import (
     if_finite,
     matrix_cost,
     mul,
+    refusing,
     small_for,
     solutions,
     solve_triangular,
@@ -69,19 +70,19 @@ def _solved(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _solve_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     adjoint = attrs["adjoint"]
-    solve = widened(
-        lambda a, b: if_finite(lambda a: np.linalg.solve(adjoint_of(a) if adjoint else a, b), a), attrs["T"]
-    )
+
+    def of_finite(a: Any, b: Any) -> Any:
+        return xp.linalg.solve(adjoint_of(a, xp) if adjoint else a, b)
+
+    solve = widened(lambda a, b: if_finite(lambda a: of_finite(a, b), a, xp), attrs["T"], xp)
+    solve = refusing(solve, "Input matrix is not invertible.")
 
     def kernel(a: Any, b: Any) -> Any:
         check_matrices(a, b)
         if a.shape[-1] != a.shape[-2]:
             raise InvalidArgumentError(f"First input (lhs) must be a square matrix, got the shape {show(a.shape)}")
         _check_rows(a, b)
-        try:
-            return solve(a, b)
-        except np.linalg.LinAlgError:
-            raise InvalidArgumentError("Input matrix is not invertible.") from None
+        return solve(a, b)
 
     return kernel
 
@@ -108,14 +109,12 @@ def _solve_oracle(a: np.ndarray, b: np.ndarray, adjoint: bool) -> np.ndarray:
 
 def _inverse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     adjoint = attrs["adjoint"]
-    invert = widened(lambda x: if_finite(np.linalg.inv, adjoint_of(x) if adjoint else x), attrs["T"])
+    invert = widened(lambda x: if_finite(xp.linalg.inv, adjoint_of(x, xp) if adjoint else x, xp), attrs["T"], xp)
+    invert = refusing(invert, "Input is not invertible.")
 
     def kernel(x: Any) -> Any:
         check_square(x)
-        try:
-            return invert(x)
-        except np.linalg.LinAlgError:
-            raise InvalidArgumentError("Input is not invertible.") from None
+        return invert(x)
 
     return kernel
 
@@ -148,32 +147,30 @@ def _check_regularizer(l2: Any) -> None:
         raise InvalidArgumentError(f"l2_regularizer must be >= 0, got {l2}.")
 
 
-def _by_normal_equations(a: Any, b: Any, l2: Any) -> Any:
-    if not a.size or not b.size:  # the least x there is
-        return np.zeros((*a.shape[:-2], a.shape[-1], b.shape[-1]), a.dtype)
+def _by_normal_equations(xp: Any, a: Any, b: Any, l2: float) -> Any:
+    if 0 in a.shape or 0 in b.shape:  # the least x there is
+        return xp.zeros((*a.shape[:-2], a.shape[-1], b.shape[-1]), dtype=a.dtype, device=a.device)
     flat = a.shape[-2] < a.shape[-1]
-    h = adjoint_of(a)
+    h = adjoint_of(a, xp)
     gramian = a @ h if flat else h @ a
-    gramian += (l2 * np.eye(gramian.shape[-1])).astype(a.dtype)
+    gramian = gramian + l2 * xp.eye(gramian.shape[-1], dtype=a.dtype, device=a.device)
 
     def solve(gramian: Any) -> Any:
-        factor = np.linalg.cholesky(gramian)
-        y = solve_triangular(factor, b if flat else h @ b, lower=True, adjoint=False)
-        return solve_triangular(factor, y, lower=True, adjoint=True)
+        factor = xp.linalg.cholesky(gramian)
+        y = solve_triangular(factor, b if flat else h @ b, lower=True, adjoint=False, xp=xp)
+        return solve_triangular(factor, y, lower=True, adjoint=True, xp=xp)
 
-    try:
-        y = if_finite(solve, gramian)
-    except np.linalg.LinAlgError:
-        raise InvalidArgumentError(
-            "Input matrix was rank deficient or ill-conditioned. Try setting fast=False or provide a larger "
-            f"l2_regularizer > 0; it was {l2}."
-        ) from None
+    why = (
+        "Input matrix was rank deficient or ill-conditioned. Try setting fast=False or provide a larger "
+        f"l2_regularizer > 0; it was {l2}."
+    )
+    y = refusing(lambda x: if_finite(solve, x, xp), why)(gramian)
     return h @ y if flat else y
 
 
-def _by_singular_values(a: Any, b: Any, l2: Any) -> Any:
-    smallest = np.finfo(a.dtype).eps * max(a.shape[-2:], default=1)
-    return np.linalg.pinv(a, rcond=smallest) @ b
+def _by_singular_values(xp: Any, a: Any, b: Any, l2: float) -> Any:
+    smallest = xp.finfo(a.dtype).eps * max(a.shape[-2:], default=1)
+    return xp.linalg.pinv(a, rtol=smallest) @ b
 
 
 def _least_squares_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -184,7 +181,7 @@ def _least_squares_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         check_matrices(a, b)
         _check_rows(a, b)
         _check_regularizer(l2)
-        return widened(lambda a, b: fast(a, b, l2), attrs["T"])(a, b)
+        return widened(lambda a, b: fast(xp, a, b, float(l2)), attrs["T"], xp)(a, b)
 
     return kernel
 
@@ -285,6 +282,7 @@ for _type, _ins, _attrs, _shape, _kernel, _grad, _cost, _oracle, _sample, _doc i
         _attrs,
         shape=_shape,
         kernel=_kernel,
+        xp=True,
         grad=_grad, batch=first_in_step(0, 1),
         facts=Facts(cost=matrix_cost(_cost), blas=True),
         oracle=_oracle,

@@ -64,7 +64,7 @@ def _broadcast(a: Shape, b: Shape) -> Sequence[Shape]:
 
 def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     lower, adjoint = attrs["lower"], attrs["adjoint"]
-    solve = widened(lambda a, b: solve_triangular(a, b, lower, adjoint), attrs["T"])
+    solve = widened(lambda a, b: solve_triangular(a, b, lower, adjoint, xp), attrs["T"], xp)
 
     def kernel(a: Any, b: Any) -> Any:
         _check_batches(a, b)
@@ -135,6 +135,7 @@ for _type, _types, _stacks in (
         {**_BOTH, "T": _types},
         shape=_shape,
         kernel=_kernel,
+        xp=True,
         grad=_grad,
         batch=stacks,
         facts=Facts(cost=matrix_cost(1), blas=True),
@@ -153,13 +154,13 @@ def _elements(bands: Any, lower: bool) -> list[tuple[int, Any]]:
     return [(k, bands[..., k if lower else count - 1 - k, :]) for k in range(count)]
 
 
-def _substitute(bands: Any, b: Any, lower: bool, adjoint: bool) -> np.ndarray:
+def _substitute(xp: Any, bands: Any, b: Any, lower: bool, adjoint: bool) -> Any:
     n = b.shape[-2]
     diagonals = _elements(bands, lower)
     batch = np.broadcast_shapes(bands.shape[:-2], b.shape[:-2])
-    x = np.array(np.broadcast_to(b, (*batch, *b.shape[-2:])))
-    if adjoint and x.dtype.kind == "c":
-        diagonals = [(k, d.conj()) for k, d in diagonals]
+    x = xp.asarray(xp.broadcast_to(b, (*batch, *b.shape[-2:])), copy=True)
+    if adjoint and xp.isdtype(x.dtype, "complex floating"):
+        diagonals = [(k, xp.conj(d)) for k, d in diagonals]
     forwards = lower != adjoint
     for i in range(n) if forwards else reversed(range(n)):
         for k, d in diagonals[1:]:
@@ -172,18 +173,18 @@ def _substitute(bands: Any, b: Any, lower: bool, adjoint: bool) -> np.ndarray:
 
 def _banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     lower, adjoint = attrs["lower"], attrs["adjoint"]
-    solve = widened(lambda a, b: _substitute(a, b, lower, adjoint), attrs["T"])
+    solve = widened(lambda a, b: _substitute(xp, a, b, lower, adjoint), attrs["T"], xp)
 
     def kernel(a: Any, b: Any) -> Any:
         _check_batches(a, b)
         for i, x in enumerate((a, b)):
-            if not x.size:
+            if 0 in x.shape:
                 raise InvalidArgumentError(f"In[{i}] must not be an empty tensor: its shape is {show(x.shape)}")
         if a.shape[-1] != b.shape[-2]:
             raise InvalidArgumentError(
                 f"In[0] mismatch In[1] shape: {a.shape[-1]} vs. {b.shape[-2]}: {show(a.shape)} {show(b.shape)}"
             )
-        if (a[..., 0 if lower else -1, :] == 0).any():
+        if xp.any(a[..., 0 if lower else -1, :] == 0):
             raise InvalidArgumentError("Input matrix is not invertible: there is a zero on its main diagonal.")
         return solve(a, b)
 
@@ -242,6 +243,7 @@ op(
     {**_BOTH, "T": _NUMBERS},
     shape=_banded_shape,
     kernel=_banded_kernel,
+    xp=True,
     grad=_banded_grad,
     batch=stacks,
     facts=Facts(cost=matrix_cost(2)),

@@ -8,6 +8,7 @@ rows of a matrix, the superdiagonal first.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -38,10 +39,11 @@ def _multiply(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for name, d in (("superdiag", above), ("maindiag", main), ("subdiag", below)):
             if d.shape[-2:] != (1, m):
                 raise InvalidArgumentError(f"{name} must have the shape [...,1,{m}], got {show(d.shape)}")
-        above, main, below = (d.swapaxes(-1, -2) for d in (above, main, below))
+        above, main, below = (xp.matrix_transpose(d) for d in (above, main, below))
         out = main * x
-        out[..., :-1, :] += above[..., :-1, :] * x[..., 1:, :]
-        out[..., 1:, :] += below[..., 1:, :] * x[..., :-1, :]
+        if m > 1:
+            out[..., :-1, :] += above[..., :-1, :] * x[..., 1:, :]
+            out[..., 1:, :] += below[..., 1:, :] * x[..., :-1, :]
         return out
 
     return kernel
@@ -113,7 +115,7 @@ def _multiply_samples(rng: np.random.Generator, dtype: DType) -> list[Any]:
 # *** Solutions ***
 
 
-def _eliminate(diagonals: Any, b: Any, pivoting: bool, perturb: bool) -> Any:
+def _eliminate(xp: Any, diagonals: Any, b: Any, pivoting: bool, perturb: bool) -> Any:
     """Gauss's elimination, for all the matrices of the stack at once.
 
     Args:
@@ -124,27 +126,28 @@ def _eliminate(diagonals: Any, b: Any, pivoting: bool, perturb: bool) -> Any:
     above, main, below = (diagonals[..., i, :] for i in range(3))
     least = 0
     if perturb:
-        least = np.finfo(b.dtype).eps * abs(diagonals).max(axis=(-2, -1), initial=0)
-    nothing = np.zeros(b.shape[:-2], b.dtype)
+        least = xp.finfo(b.dtype).eps * xp.max(xp.abs(diagonals), axis=(-2, -1))
+    real = xp.real if xp.isdtype(b.dtype, "complex floating") else lambda d: d
+    nothing = xp.zeros(b.shape[:-2], dtype=b.dtype, device=b.device)
     rows: list[tuple[Any, ...]] = []  # of the triangular matrix: three elements, and what is on the right
     row = (main[..., 0], above[..., 0] if n > 1 else nothing, nothing, b[..., 0, :])
-    failed = np.zeros(b.shape[:-2], bool)
+    failed = xp.zeros(b.shape[:-2], dtype=xp.bool, device=b.device)
 
     def pivot_of(d: Any) -> Any:
         nonlocal failed
         if perturb:
-            d = np.where(abs(d) <= least, np.where(d.real >= 0, least, -least).astype(b.dtype), d)
+            d = xp.where(xp.abs(d) <= least, xp.where(real(d) >= 0, least, -least), d)
         failed = failed | (d == 0)
         return d
 
     for i in range(1, n):
         below_it = (below[..., i], main[..., i], above[..., i] if i + 1 < n else nothing, b[..., i, :])
         if pivoting:
-            swap = abs(below_it[0]) > abs(row[0])
+            swap = xp.abs(below_it[0]) > xp.abs(row[0])
             masks = swap, swap, swap, swap[..., None]
             row, below_it = (
-                tuple(np.where(m, y, x) for m, x, y in zip(masks, row, below_it, strict=True)),
-                tuple(np.where(m, x, y) for m, x, y in zip(masks, row, below_it, strict=True)),
+                tuple(xp.where(m, y, x) for m, x, y in zip(masks, row, below_it, strict=True)),
+                tuple(xp.where(m, x, y) for m, x, y in zip(masks, row, below_it, strict=True)),
             )
         d = pivot_of(row[0])
         rows.append((d, *row[1:]))
@@ -156,15 +159,13 @@ def _eliminate(diagonals: Any, b: Any, pivoting: bool, perturb: bool) -> Any:
             below_it[3] - f[..., None] * row[3],
         )
     rows.append((pivot_of(row[0]), *row[1:]))
-    out = np.empty_like(b)
-    one = two = np.zeros_like(b[..., 0, :])  # the solutions after this one
+    out = xp.empty_like(b)
+    one = two = xp.zeros_like(b[..., 0, :])  # the solutions after this one
     for i in reversed(range(n)):
         d, e, f, right = rows[i]
         out[..., i, :] = (right - e[..., None] * one - f[..., None] * two) / d[..., None]
         one, two = out[..., i, :], one
-    if not perturb:
-        out[failed] = np.nan
-    return out
+    return xp.where(failed[..., None, None], math.nan, out) if not perturb and xp.any(failed) else out
 
 
 def _solve_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -180,7 +181,7 @@ def _solve_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"The diagonals {show(diagonals.shape)} and right-hand sides {show(b.shape)} differ in size"
             )
-        return _eliminate(diagonals, b, pivoting, perturb) if b.size else np.zeros(b.shape, b.dtype)
+        return _eliminate(xp, diagonals, b, pivoting, perturb) if 0 not in b.shape else xp.zeros_like(b)
 
     return kernel
 
@@ -223,6 +224,7 @@ op(
     _TYPES,
     shape=_multiply_shape,
     kernel=_multiply,
+    xp=True,
     grad=_multiply_grad,
     batch=in_step,
     facts=Facts(cost=flops_per_input(30)),
@@ -237,6 +239,7 @@ op(
     {"partial_pivoting": True, "perturb_singular": False, **_TYPES},
     shape=_solve_shape,
     kernel=_solve_kernel,
+    xp=True,
     grad=_solve_grad,
     batch=in_step,
     facts=Facts(cost=flops_per_input(100)),

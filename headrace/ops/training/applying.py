@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import shapes, thresholds
+from headrace.device_arrays import computed, is_host, to_host
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
@@ -77,6 +78,7 @@ def _by_rows(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any],
 
     `args[gradient]` is the gradient of the rows at `args[gradient + 1]`. The arrays change when all new rows are known.
     """
+    args[:] = map(to_host, args)
     grad, indices = args[gradient], args[gradient + 1]
     del args[gradient + 1]
     _check_rows(shape_of(values[0]), shape_of(grad), indices)
@@ -164,6 +166,9 @@ def _kernel(
         var = values[0].shape
         if given[gradient].shape != var:
             raise _differ(slots[0], var, args[gradient], given[gradient])
+        if not is_host(values[0]):
+            found: Sequence[Any] = computed(lambda xp, *arrays: tuple(formula(xp, attrs, *arrays)), *values, *given)
+            return found
         if is_arithmetic and values[0].size >= thresholds.NATIVE_UPDATE:  # else the library need not be imported
             numbers = [given[i] for i in scalars]
             new = kernel_library().updated(formula, attrs, values, given[gradient], numbers, gradient)
@@ -283,6 +288,7 @@ def records(
             "attrs": attrs,
             "shape": _shape(keys, given, gradient, on_rows, ref),
             "stateful": _kernel(formula, keys, given, gradient, on_rows, ref, is_arithmetic),
+            "xp": True,
             "grad": NOT_DIFFERENTIABLE,
             "facts": Facts(effect="resource", writes=True),
             "doc": doc + (" Only the rows at `indices`, one after the other." if on_rows else ""),

@@ -1,0 +1,143 @@
+"""Values in the memory of a device: arrays of another library than numpy.
+
+A value of the runtime is an array of numpy, a numpy scalar, an object (a string, handle or list), or a `DeviceArray`. The
+parts of the runtime that keep or describe values read the *value protocol*, which all arrays have: `dtype` (numpy's),
+`shape`, `ndim`, `size` and `nbytes`. A `DeviceArray` has `memory` and `to_host()` as well, and refuses everything that
+would read its elements implicitly. `to_host(value)` and `is_host(value)` serve values of both kinds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, Protocol
+
+import numpy as np
+
+
+class ArrayMemory(Protocol):
+    """Memory of a device, of which each process has one object.
+
+    Attributes:
+      name: its name, such as "TORCH:0".
+    """
+
+    name: str
+
+    @property
+    def namespace(self) -> Any:
+        """Namespace of the array API standard for the arrays."""
+
+    def put(self, value: Any) -> Any:
+        """Copies an array or scalar of numpy into the memory; returns it as it is if its dtype is not supported."""
+
+    def get(self, value: DeviceArray) -> Any:
+        """Copies a value in the memory to an array of numpy."""
+
+    def dtype_of(self, array: Any) -> np.dtype:
+        """Returns numpy's dtype for an array of the library."""
+
+
+class DeviceArray:
+    """An array in the memory of a device.
+
+    Args:
+      array: the array of the device's library. It is not written to.
+      memory: the memory.
+
+    Attributes:
+      array: the array of the device's library.
+      memory: the memory.
+    """
+
+    __slots__ = ("array", "memory")
+    __array_ufunc__ = None  # numpy's operators raise TypeError
+    is_host: Final = False
+
+    def __init__(self, array: Any, memory: ArrayMemory) -> None:
+        self.array = array
+        self.memory = memory
+
+    @property
+    def dtype(self) -> np.dtype:
+        """numpy's dtype of the elements."""
+        return self.memory.dtype_of(self.array)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return tuple(self.array.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.array.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.array.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the elements."""
+        return self.size * self.dtype.itemsize
+
+    def to_host(self) -> Any:
+        """Returns the elements as an array of numpy, which must not be written to."""
+        return self.memory.get(self)
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"{self!r} is in the memory of its device; `to_host` copies it to an array of numpy")
+
+    __array__ = __bool__ = __complex__ = __float__ = __getitem__ = __index__ = __int__ = __iter__ = __len__ = _refuse
+
+    def __repr__(self) -> str:
+        return f"<{self.dtype} array of shape {self.shape} on {self.memory.name}>"
+
+
+def is_host(value: Any) -> bool:
+    """Returns whether a value is no array in the memory of a device."""
+    return type(value) is not DeviceArray
+
+
+def to_host(value: Any) -> Any:
+    """Returns a value as the host's kernels take it: an array of a device as one of numpy."""
+    return value.to_host() if type(value) is DeviceArray else value
+
+
+def on_arrays(f: Callable[..., Any], memory: ArrayMemory) -> Callable[..., Any]:
+    """Returns a function of values that calls `f` on the arrays in them.
+
+    Args:
+      f: a pure kernel, made for the namespace of the arrays.
+      memory: the memory of its results. Inputs that are on the host are copied there.
+    """
+
+    def call(*values: Any) -> Any:
+        out = f(*[v.array if type(v) is DeviceArray else _array(v, memory) for v in values])
+        if type(out) is tuple or type(out) is list:
+            return tuple([DeviceArray(x, memory) for x in out])
+        return None if out is None else DeviceArray(out, memory)
+
+    return call
+
+
+def _array(value: Any, memory: ArrayMemory) -> Any:
+    """Returns the array in the memory for a value on the host."""
+    found = memory.put(value)
+    return found.array if type(found) is DeviceArray else found
+
+
+def computed(f: Callable[..., Any], *values: Any) -> Any:
+    """Returns `f(xp, *arrays)`, computed in the memory of the first value.
+
+    Args:
+      f: a function of arrays and of their namespace.
+      values: values on the host or on one device; those on the host are copied there if the first value is there.
+    """
+    first = values[0]
+    if type(first) is DeviceArray:
+        memory = first.memory
+        return on_arrays(lambda *arrays: f(memory.namespace, *arrays), memory)(*values)
+    return f(np, *values)

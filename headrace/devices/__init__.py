@@ -1,0 +1,1 @@
+"""Device types whose arrays belong to other libraries than numpy."""

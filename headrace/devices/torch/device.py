@@ -1,0 +1,135 @@
+"""The device types "TORCH" and "GPU": memory, copies and namespace of PyTorch's tensors."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+from headrace import dtypes
+from headrace.device_arrays import DeviceArray
+from headrace.errors import InvalidArgumentError
+from headrace.execute.devices import LocalDevice, device_types
+from headrace.ir.kernel import provide_namespace
+
+if TYPE_CHECKING:
+    from headrace.ir.device import DeviceSpec
+
+TORCH: Final = "TORCH"
+GPU: Final = "GPU"
+
+#: Dtypes that tensors of the device have. PyTorch has the other unsigned integers, and few functions of them.
+DTYPES: Final = frozenset(
+    {
+        dtypes.bool_,
+        *(dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint8),
+        *(dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64),
+        *(dtypes.complex64, dtypes.complex128),
+    }
+)
+_NUMPY: Final = {getattr(torch, d.name): d.numpy for d in DTYPES}
+_KEPT: Final = frozenset(_NUMPY.values())
+
+with warnings.catch_warnings():  # PyTorch warns once that it cannot protect arrays from writes; kernels do not write
+    warnings.simplefilter("ignore")
+    torch.from_numpy(np.broadcast_to(np.float32(0), (1,)))
+
+
+class TorchMemory:
+    """The memory of a device, see `device_arrays.ArrayMemory`.
+
+    Args:
+      type: the type of the device.
+      index: its number.
+
+    Attributes:
+      name: the name.
+      place: PyTorch's device.
+    """
+
+    def __init__(self, type: str, index: int) -> None:
+        self.name = f"{type}:{index}"
+        self.place = torch.device("cpu" if type == TORCH else f"cuda:{index}")
+
+    @property
+    def namespace(self) -> Any:
+        """PyTorch's functions of the array API standard."""
+        return _namespace()
+
+    def dtype_of(self, array: torch.Tensor) -> np.dtype:
+        """Returns numpy's dtype for a tensor."""
+        return _NUMPY[array.dtype]
+
+    def put(self, value: Any) -> Any:
+        """Returns a value in this memory; one with a dtype that tensors lack stays as it is."""
+        if getattr(value, "dtype", None) not in _KEPT:
+            return value
+        array = np.asarray(value)
+        if any(s < 0 for s in array.strides) or not array.dtype.isnative:
+            array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+        if array.dtype == dtypes.bfloat16.numpy:
+            found = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        else:
+            found = torch.from_numpy(array)
+        return DeviceArray(found if self.place.type == "cpu" else found.to(self.place), self)
+
+    def get(self, value: DeviceArray) -> Any:
+        """Returns the elements of a value in this memory as an array of numpy."""
+        if value.memory is not self:
+            raise InvalidArgumentError(f"{value!r} is not in the memory of {self.name}")
+        found = value.array.cpu()
+        if found.is_conj() or found.is_neg():  # views with a pending operation
+            found = found.resolve_conj().resolve_neg()
+        if found.dtype == torch.bfloat16:
+            return found.view(torch.int16).numpy().view(dtypes.bfloat16.numpy)
+        return found.numpy()
+
+
+@functools.cache
+def memory(type: str, index: int) -> TorchMemory:
+    """Returns the memory of a device in this process."""
+    return TorchMemory(type, index)
+
+
+class TorchDevice(LocalDevice):
+    """A device whose values are PyTorch's tensors.
+
+    Args:
+      spec: the full name of the device.
+      memory_limit: bytes that values on it may take; None: no limit.
+
+    Raises:
+      InvalidArgumentError: PyTorch finds no such device.
+    """
+
+    def __init__(self, spec: DeviceSpec, memory_limit: int | None = None) -> None:
+        super().__init__(spec, memory_limit)
+        index = spec.index or 0
+        if self.type == GPU and index >= torch.cuda.device_count():
+            raise InvalidArgumentError(
+                f"{self.name}: PyTorch finds {torch.cuda.device_count()} CUDA devices on this machine; "
+                'devices={"TORCH": 1} has the same kernels on the processor'
+            )
+        self.memory = memory(self.type, index)
+
+    def put(self, array: Any) -> Any:
+        return self.memory.put(array)
+
+    def get(self, value: Any) -> Any:
+        return self.memory.get(value) if type(value) is DeviceArray else value
+
+
+def register() -> None:
+    """Registers the device types and the namespace of their arrays."""
+    for type in (TORCH, GPU):
+        device_types.register(type, TorchDevice)
+        provide_namespace(type, _namespace, DTYPES, functools.partial(memory, type))
+
+
+def _namespace() -> Any:
+    import array_api_compat.torch as xp
+
+    return xp

@@ -1,0 +1,233 @@
+"""Steps on the host and one device of another library, as one graph with explicit copies.
+
+The partitioner cuts a step into a part for each device, and their executors exchange tokens. Where a device belongs to
+this process and its kernels are called from Python, one thread can run both parts: the step then becomes one function in
+which a kernel of the device is a call like any other. `join` prepares its graph:
+
+* Each operation gets a note `OnDevice` if a kernel of the device computes it. The others run on the host.
+* Each tensor has one *residence*, the host or the device. Where an operation reads a tensor of the other residence, a
+  copy is inserted behind its producer: `_ToDevice` or `_ToHost`. An operation that reads only shapes reads both.
+* A loop variable resides on the device if its next value is computed there, and an output of a conditional if a branch
+  computes it there. Predicates reside on the host, and so do small integers (counters, axes, shapes), wherever they were
+  placed: kernels read them to know what to do, and a copy would make the host wait for the device.
+* Strings, handles and lists are Python objects on the host. So a list has values of the host alone.
+
+The fixpoint of the residence of loop variables starts from the host. It can only move variables to the device, so that
+it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from headrace import dtypes, shapes, thresholds
+from headrace.ir import walk
+from headrace.ir.edit.editor import Editor
+from headrace.ir.function import owned, owns_all, param_offset
+from headrace.ir.graph import FuncGraph
+from headrace.ir.kernel import CPU, find_kernel
+from headrace.ir.notes import OnDevice
+from headrace.ir.order import is_constant
+
+if TYPE_CHECKING:
+    from headrace.ir.device import DeviceSpec
+    from headrace.ir.graph import Graph, Operation, Tensor
+
+_STRUCTURES: Final = ("If", "Case", "While", "Call")
+
+
+def join(graph: Graph, where: Mapping[Operation, str], device: DeviceSpec) -> bool:
+    """Inserts the copies between the host and a device into a structured graph, in place.
+
+    Args:
+      graph: A private graph. Its structured operations own their graphs.
+      where: The full name of the device of each operation that owns no graph, nested operations included.
+      device: The device; other operations run on the host.
+
+    Returns:
+      Whether it could; False if an operation calls a function that it does not own, and the graph is unchanged.
+    """
+    joined = _Join(where, device)
+    if not joined.suits(graph):
+        return False
+    joined.flow(graph, [])
+    joined.insert(graph)
+    return True
+
+
+class _Join:
+    def __init__(self, where: Mapping[Operation, str], device: DeviceSpec) -> None:
+        self._device = device
+        self._name = str(device)
+        self._where = where
+        self._on_device: set[Tensor] = set()
+        self._copies: dict[Tensor, Tensor] = {}
+
+    def suits(self, graph: Graph) -> bool:
+        """Whether all structured operations are of the kinds that this module knows, and own their graphs."""
+        return all(
+            not op.opdef.structured
+            or (op.opdef.structured in _STRUCTURES and owns_all(op) and all(map(self.suits, owned(op))))
+            for op in graph.operations
+        )
+
+    def computes(self, op: Operation) -> bool:
+        """Whether the device computes an operation that owns no graph."""
+        if self._where.get(op) != self._name or op.type in ("_Arg", "_Retval"):
+            return False
+        if op.opdef.facts.forwards is not None and op.opdef.is_pure:
+            return op.inputs[0] in self._on_device
+        tensors = (*op.inputs, *op.outputs)
+        if op.opdef.is_pure and tensors and all(map(_is_small, op.outputs)):
+            is_light = op.opdef.facts.shape_only or all(map(_is_small, op.inputs))
+            if is_light and find_kernel(op) is not None:
+                return False
+        return find_kernel(op, self._device.type or CPU) is not None
+
+    # *** residence ***
+
+    def flow(self, graph: Graph, params: Sequence[bool]) -> list[bool]:
+        """Determines the residence of the tensors of a graph.
+
+        Args:
+          graph: The graph.
+          params: Whether each of its parameters resides on the device.
+
+        Returns:
+          The same of its results.
+        """
+        if isinstance(graph, FuncGraph):
+            for t, is_there in zip(graph.params, params, strict=True):
+                self._settle(t, is_there)
+        for op in walk.in_order(graph.operations):
+            kind = op.opdef.structured
+            if kind == "While":
+                found = self._loop(op)
+            elif kind:
+                inside = [self._is_there(t) for t in op.inputs[param_offset(op) :]]
+                results = [self.flow(g, inside) for g in owned(op)]
+                found = [any(r) for r in zip(*results, strict=True)]
+            elif op.type == "_Arg":
+                continue
+            else:
+                found = [self.computes(op) and _may_reside(t) for t in op.outputs]
+            for t, is_there in zip(op.outputs, found, strict=True):
+                self._settle(t, is_there)
+        return [self._is_there(t) for t in graph.results] if isinstance(graph, FuncGraph) else []
+
+    def _loop(self, op: Operation) -> list[bool]:
+        """Residence of the variables of a loop."""
+        cond, body = op.attrs["cond"], op.attrs["body"]
+        constant = [is_constant(body, k) for k in range(len(op.inputs))]
+        there = [c and self._is_there(t) for c, t in zip(constant, op.inputs, strict=True)]
+        while True:
+            results = self.flow(body, there)
+            following = [t or (r and not c) for t, r, c in zip(there, results, constant, strict=True)]
+            if following == there:
+                break
+            there = following
+        self.flow(cond, there)
+        return there
+
+    def _settle(self, t: Tensor, is_there: bool) -> None:
+        if is_there:
+            self._on_device.add(t)
+        else:
+            self._on_device.discard(t)
+
+    def _is_there(self, t: Tensor) -> bool:
+        return t in self._on_device
+
+    # *** copies ***
+
+    def insert(self, graph: Graph) -> None:
+        """Inserts the copies into a graph and those that its operations own, and adds the notes."""
+        edit = Editor(graph)
+        for op in walk.in_order(graph.operations):
+            kind = op.opdef.structured
+            if kind:
+                self._insert_into_structure(op, edit)
+            elif op.type == "_Retval":
+                self._give(edit, op, lambda i: False)
+            elif op.type != "_Arg" and (op.opdef.facts.forwards is None or not op.opdef.is_pure):
+                is_there = self.computes(op)
+                if is_there or not op.opdef.facts.shape_only:
+                    self._give(edit, op, lambda i, there=is_there: there)  # type: ignore[misc]
+                edit.set_device(op, self._name if is_there else "")
+            elif op.type != "_Arg" and len(op.inputs) > 1:  # only its first input is forwarded
+                self._give(edit, op, lambda i, first=op.inputs[0]: self._is_there(first))  # type: ignore[misc]
+            self._note(edit, op)
+
+    def _insert_into_structure(self, op: Operation, edit: Editor) -> None:
+        for g in owned(op):
+            self.insert(g)
+        if op.opdef.structured == "While":
+            cond, body = op.attrs["cond"], op.attrs["body"]
+            there = [self._is_there(t) for t in body.params]
+            self._give(edit, op, there.__getitem__)
+            self._end(body, there)
+            self._end(cond, [False] * len(cond.results))
+            return
+        offset = param_offset(op)
+        inside = [self._is_there(t) for t in op.inputs]
+        self._give(edit, op, lambda i: i >= offset and inside[i])
+        for g in owned(op):
+            self._end(g, [self._is_there(t) for t in op.outputs])
+
+    def _end(self, graph: FuncGraph, wanted: Sequence[bool]) -> None:
+        """Lets the results of a graph have the residence that its owner wants."""
+        edit = Editor(graph)
+        for k, is_there in enumerate(wanted):
+            t = graph.results[k]
+            if _may_reside(t) and self._is_there(t) is not is_there:
+                edit.set_result(k, self._copy(edit, t))
+
+    def _give(self, edit: Editor, op: Operation, wants: Callable[[int], bool]) -> None:
+        """Lets the inputs of an operation have the residence that it wants."""
+        for i, t in enumerate(op.inputs):
+            if _may_reside(t) and self._is_there(t) is not wants(i):
+                edit.set_input(op, i, self._copy(edit, t))
+
+    def _copy(self, edit: Editor, t: Tensor) -> Tensor:
+        """Returns the copy of a tensor with the other residence."""
+        found = self._copies.get(t)
+        if found is not None:
+            return found
+        graph, is_there = t.op.graph, self._is_there(t)
+        is_copied = t.op.type == "Const" and not t.op.control_inputs
+        if is_copied and find_kernel(t.op, self._device.type or CPU) is not None:
+            made = graph.copy_op(t.op, (), (), graph.unique_name(t.op.name))
+        else:
+            type = "_ToHost" if is_there else "_ToDevice"
+            name = graph.unique_name(f"{t.op.name}/{'to_host' if is_there else 'to_device'}")
+            attrs = {"T": t.dtype, "device": self._name}
+            made = graph.add_op(type, name, [t], attrs, source=t.op.source)
+            made.outputs[0].replace_static(t.static_shape, t.handle)
+        edit.extended(made)
+        out = made.outputs[0]
+        self._settle(out, not is_there)
+        if not is_there:
+            edit.set_device(made, self._name)
+        self._note(edit, made)
+        self._copies[t] = out
+        return out
+
+    def _note(self, edit: Editor, op: Operation) -> None:
+        """Notes the outputs of an operation on the device."""
+        there = tuple(k for k, t in enumerate(op.outputs) if self._is_there(t))
+        if there or (op.device == self._name and not op.opdef.structured and self.computes(op)):
+            edit.add_note(op, OnDevice(self._name, there))
+
+
+def _may_reside(t: Tensor) -> bool:
+    """Whether a tensor may reside on a device: it has numbers or bools, and is no reference."""
+    return t.dtype not in dtypes.OBJECT and not t.dtype.is_ref
+
+
+def _is_small(t: Tensor) -> bool:
+    """Whether a tensor has few integers or bools, so that the host keeps it."""
+    if t.dtype.is_floating or t.dtype.is_complex or not _may_reside(t):
+        return False
+    size = shapes.size(t.shape)
+    return size is not None and size <= thresholds.HOST_ELEMENTS
