@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from headrace import shapes
-from headrace.dtypes import DType
+from headrace.dtypes import DType, float32
 from headrace.errors import InvalidArgumentError, OpError
 from headrace.ir.infer import Inference
 from headrace.opkit.elementwise import HALF
+from headrace.opkit.namespaces import converter
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -235,6 +236,6 @@ def collected(elements: dict[tuple[int, ...], Any], dtype: np.dtype, rank: int) 
     return np.array(places, np.int64).reshape(len(places), rank), values
 
 
-def widely(t: DType) -> Callable[[np.ndarray], np.ndarray]:
+def widely(t: DType, xp: Any = np) -> Callable[[Any], Any]:
     """Brings an array of dtype `t` to the dtype that arithmetic is done in."""
-    return (lambda x: x.astype(np.float32)) if t in HALF else lambda x: x
+    return converter(xp, float32) if t in HALF else lambda x: x
