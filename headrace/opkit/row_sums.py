@@ -84,3 +84,12 @@ def distinct(xp: Any, x: Any) -> tuple[Any, Any]:
     is_first = xp.concat([xp.ones_like(x[:1], dtype=xp.bool), ascending[1:] != ascending[:-1]])
     found = ascending[is_first]
     return found, xp.searchsorted(found, x, side="left")
+
+
+def firsts(xp: Any, numbers: Any, n: int) -> Any:
+    """Returns the places where 0, 1, ..., n - 1 occur first in a vector, which contains these numbers."""
+    if xp is np:
+        return np.unique(numbers, return_index=True)[1]
+    order = xp.argsort(numbers, stable=True)
+    every = xp.arange(n, dtype=numbers.dtype, device=numbers.device)
+    return xp.take(order, xp.searchsorted(xp.take(numbers, order, axis=0), every, side="left"), axis=0)
