@@ -41,10 +41,14 @@ def by_place(xp: Any, f: Callable[[Any, Any], Any], rows: Any, places: Any, n: i
       rows: the rows, [count, *shape of a row].
       places: the place of each row, [count], all in [0, n).
       n: the number of places.
-      empty: the number for places without rows.
+      empty: the number for places without rows, or an array of it.
     """
     count, width = rows.shape[0], (1,) * (rows.ndim - 1)
-    out = xp.full((n, *rows.shape[1:]), empty, dtype=rows.dtype, device=rows.device)
+    shape = (n, *rows.shape[1:])
+    if isinstance(empty, (int, float)):
+        out = xp.full(shape, empty, dtype=rows.dtype, device=rows.device)
+    else:
+        out = xp.asarray(xp.broadcast_to(empty, shape), copy=True)
     if not count or not n:
         return out
     places = converter(xp, int64)(places)
