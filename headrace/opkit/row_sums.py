@@ -32,6 +32,15 @@ def row_sums(xp: Any, rows: Any, places: Any, n: int) -> Any:
     return by_place(xp, xp.add, rows, places, n, 0)
 
 
+def last_rows(xp: Any, rows: Any, places: Any, n: int, empty: Any) -> Any:
+    """Returns the last row of each place, [n, *shape of a row]; see `by_place`."""
+    if xp is np:
+        out = np.full((n, *rows.shape[1:]), empty, rows.dtype)
+        out[places] = rows
+        return out
+    return by_place(xp, lambda old, new: new, rows, places, n, empty)
+
+
 def by_place(xp: Any, f: Callable[[Any, Any], Any], rows: Any, places: Any, n: int, empty: Any) -> Any:
     """Returns the rows of each place combined by `f`, [n, *shape of a row], in their order.
 

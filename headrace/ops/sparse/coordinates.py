@@ -77,7 +77,15 @@ def dense_shape(shape: Any) -> tuple[int, ...]:
     """
     if shape.ndim != 1:
         raise InvalidArgumentError(f"a shape must be a vector: expected rank 1, received {shapes.show(shape.shape)}")
-    dims = integers(shape)
+    return checked_dims(integers(shape))
+
+
+def checked_dims(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions of a sparse tensor.
+
+    Raises:
+      InvalidArgumentError: one is negative, or their product overflows.
+    """
     if min(dims, default=0) < 0:
         raise InvalidArgumentError(f"Expected shape dimensions to be non-negative, got {min(dims)}")
     product = 1

@@ -31,7 +31,7 @@ from headrace.opkit.arrays import check_size, shape_from, zeros
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.namespaces import constant, integers
-from headrace.opkit.row_sums import by_place, first_true, row_sums
+from headrace.opkit.row_sums import first_true, last_rows, row_sums
 from headrace.opkit.shape_rules import unbroadcast
 from headrace.ops.sparse.coordinates import (
     check_bounds,
@@ -78,7 +78,7 @@ def _to_dense_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if xp is not np:
             given = xp.broadcast_to(values, (n,))
             places = places_in(xp, rows, dims)
-            return xp.reshape(by_place(xp, lambda old, new: new, given, places, math.prod(dims), default), dims)
+            return xp.reshape(last_rows(xp, given, places, math.prod(dims), default), dims)
         out = zeros(np, dims, dtype)
         if out.dtype == object or default != 0:
             out[...] = default
