@@ -1,8 +1,8 @@
-"""Sums of the rows that belong to one place, and places of elements, in any namespace of the array API standard.
+"""Sums of the rows of each place, and places of elements, in any namespace.
 
-The standard has no function that adds to given places. Sorted by place, the rows of a place are neighbours. They are
-added in pairs, then in fours and so on, so that the number of steps is the logarithm of the greatest number of rows of a
-place. (Hillis and Steele, "Data Parallel Algorithms", 1986.)
+The array API standard has no function that adds to given places. Sorted by place, the rows of a place are neighbours.
+They are added in pairs, then in fours and so on, so that the number of steps is the logarithm of the greatest number of
+rows of a place. (Hillis and Steele, "Data Parallel Algorithms", 1986.)
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def last_rows(xp: Any, rows: Any, places: Any, n: int, empty: Any) -> Any:
 
 
 def by_place(xp: Any, f: Callable[[Any, Any], Any], rows: Any, places: Any, n: int, empty: Any) -> Any:
-    """Returns the rows of each place combined by `f`, [n, *shape of a row], in their order.
+    """Returns the rows of each place combined by `f`, [n, *shape of a row].
 
     Args:
       xp: the namespace.
-      f: an associative function of two arrays of rows.
+      f: an associative function of two arrays of rows, the earlier ones first.
       rows: the rows, [count, *shape of a row].
       places: the place of each row, [count], all in [0, n).
       n: the number of places.
@@ -80,14 +80,17 @@ def by_place(xp: Any, f: Callable[[Any, Any], Any], rows: Any, places: Any, n: i
 
 
 def first_true(xp: Any, wrong: Any) -> int | None:
-    """Returns the place of the first true element of a vector of bools; None if there is none."""
+    """Returns the place of the first true element of a vector, or None."""
     if not xp.any(wrong):
         return None
     return int(xp.argmax(wrong if xp is np else xp.astype(wrong, xp.int8)))
 
 
 def distinct(xp: Any, x: Any) -> tuple[Any, Any]:
-    """Returns the distinct elements of a vector of integers in ascending order, and the place of each element there."""
+    """Returns the distinct elements of a vector of integers, and the place of each element.
+
+    The distinct elements ascend. The places are numbers of them.
+    """
     if xp is np:
         found, places = np.unique(x, return_inverse=True)
         return found, places
@@ -100,7 +103,7 @@ def distinct(xp: Any, x: Any) -> tuple[Any, Any]:
 
 
 def firsts(xp: Any, numbers: Any, n: int) -> Any:
-    """Returns the places where 0, 1, ..., n - 1 occur first in a vector, which contains these numbers."""
+    """Returns where each number below `n` occurs first in a vector."""
     if xp is np:
         return np.unique(numbers, return_index=True)[1]
     order = xp.argsort(numbers, stable=True)

@@ -1,4 +1,4 @@
-"""Formulas of optimizers compute in any namespace of the array API standard, as with numpy's arrays."""
+"""Formulas of optimizers compute in any namespace of the array API standard."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 
 def drawn(name: str, dtype: DType, zero: str = "") -> list[np.ndarray]:
-    """Values of the variable and its slots, and arguments; `zero` is the name of an argument that is 0."""
+    """Values of the variable and its slots, then arguments; that named `zero` is 0."""
     rng, rule = np.random.default_rng(7), RULES[name]
     shape = (3, 5)
     # the square of an average (mg) is less than the average of squares (ms)

@@ -443,8 +443,8 @@ def _slice_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         if start.shape[0] != indices.shape[1] or out.shape[1] != indices.shape[1]:
             raise InvalidArgumentError(
-                f"Expected input_start to be a vector of length {indices.shape[1]} but got length {start.shape[0]}; the "
-                f"coordinates of the slice have length {out.shape[1]}"
+                f"Expected input_start to be a vector of length {indices.shape[1]} but got length {start.shape[0]}; "
+                f"the coordinates of the slice have length {out.shape[1]}"
             )
         if dy.shape[0] != out.shape[0]:
             raise InvalidArgumentError(

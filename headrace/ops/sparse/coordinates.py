@@ -97,13 +97,11 @@ def checked_dims(dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def outside(indices: Any, dims: Sequence[int], xp: Any = np) -> Any:
-    """Which coordinates do not lie in the shape, [n, rank]."""
+    """Bools for the coordinates that are not in the shape, [n, rank]."""
     return (indices < 0) | (indices >= constant(xp, dims, int64, indices))
 
 
-def check_bounds(
-    indices: Any, dims: Sequence[int], error: type[OpError] = InvalidArgumentError, xp: Any = np
-) -> None:
+def check_bounds(indices: Any, dims: Sequence[int], error: type[OpError] = InvalidArgumentError, xp: Any = np) -> None:
     """Raises `error` unless all coordinates lie in the shape."""
     i = first_true(xp, xp.any(outside(indices, dims, xp), axis=1))
     if i is not None:

@@ -231,9 +231,9 @@ def _cwise_kernel(name: str) -> Any:
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         dtype = attrs["T"]
-        compute = functools.partial(_divided, xp) if is_division and dtype in INTEGER else None
-        if compute is None:
-            compute = widened(getattr(xp, name), dtype, xp)
+        compute: Callable[..., Any] = widened(getattr(xp, name), dtype, xp)
+        if is_division and dtype in INTEGER:
+            compute = functools.partial(_divided, xp)
 
         def kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
             dims = checked(indices, values, shape, "sp")

@@ -237,7 +237,7 @@ op(
 
 
 def _complex_minimum(xp: Any, x: Any, y: Any) -> Any:
-    """The lesser one by real part, then by imaginary part; NaN of either, as numpy has it."""
+    """The lesser number by real part, then by imaginary part; NaN of either."""
     (a, b), (c, d) = ((xp.real(z), xp.imag(z)) for z in (x, y))
     is_less = (a < c) | ((a == c) & (b <= d))
     return xp.where(xp.isnan(x) | (is_less & ~xp.isnan(y)), x, y)

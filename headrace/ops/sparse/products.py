@@ -1,7 +1,7 @@
 """Products of sparse and dense matrices: SparseTensorDenseMatMul, and SparseMatMul of dense matrices with many zeros.
 
-Source: TensorFlow's ops of the same names. The first uses SciPy's compressed rows; arrays of other namespaces than numpy
-are multiplied element by element and summed by row.
+Source: TensorFlow's ops of the same names. The first uses SciPy's compressed rows; arrays of other namespaces than
+numpy are multiplied element by element and summed by row.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def _plus_square(xp: Any, old: Any, x: Any) -> Any:
 
 
 def _is_known(x: Any) -> bool:
-    """Whether `x` is a number in memory: no tensor of a graph that stands for one, and on no other device."""
+    """Whether `x` is a number in memory, and no tensor or device's array."""
     return isinstance(x, (np.generic, np.ndarray))
 
 
