@@ -272,7 +272,7 @@ def _by_image_rule(b: Any, n: Any, g: Any) -> list[Any]:
 
 
 def _glimpse(version: int) -> Any:
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         centred, normalized, noise = attrs["centered"], attrs["normalized"], attrs["noise"]
         if not noise:
             noise = "uniform" if attrs["uniform_noise"] else "gaussian"
@@ -539,6 +539,7 @@ for _version, _suffix in ((1, ""), (2, "V2")):
         {"centered": True, "normalized": True, "uniform_noise": True, "noise": "uniform"},
         shape=_glimpse_shape,
         kernel=_glimpse(_version),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         batch=folding(0, 2),
         facts=Facts(no_fold=True, cost=flops_per_element(2)),

@@ -1,7 +1,7 @@
 """Maxima of windows and their positions, for the poolings of this folder.
 
-NaN is never the maximum, and the first of equal maxima counts. What is for arrays of other namespaces of the array API
-standard than numpy is in `opkit.window_arrays`.
+NaN is never the maximum, and the first of equal maxima counts. Arrays of other namespaces of the array API
+standard than numpy are computed by `opkit.window_arrays`.
 """
 
 from __future__ import annotations
