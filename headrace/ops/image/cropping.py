@@ -134,7 +134,7 @@ def _crop_and_resize(xp: Any, attrs: Mapping[str, Any]) -> Any:
             wide = images.astype(np.float32, copy=False)
             for i, image in enumerate(which.tolist()):
                 vertical, horizontal = _taps(rows, i, lengths[0]), _taps(columns, i, lengths[1])
-                found[i] = resampled(wide[image : image + 1], vertical, horizontal, np.float32)[0]
+                found[i] = resampled(wide[image : image + 1], vertical, horizontal, float32)[0]
         is_row, is_column = (np.any(table.source >= 0, -1) for table in (rows, columns))
         found[~(is_row[:, :, None] & is_column[:, None, :])] = outside
         return found
@@ -157,10 +157,10 @@ def _by_image(xp: Any, attrs: Mapping[str, Any]) -> Any:
         check_size(shape, t)
         _require_boxes(boxes, which, shape[0])
         _require_grads(grads, boxes)
-        wide = np.float32 if t in HALF else t.numpy
+        wide = float32 if t in HALF else t
         lengths = shape[1:3]
         rows, columns = map(merged, _tables(boxes, lengths, grads.shape[1:3], method))
-        out = np.zeros(shape, wide)
+        out = np.zeros(shape, wide.numpy)
         if grads.size < thresholds.NATIVE_RESAMPLED or not kernel_library(xp).spread(grads, which, rows, columns, out):
             for i, image in enumerate(which.tolist()):
                 vertical, horizontal = _taps(rows, i, lengths[0]), _taps(columns, i, lengths[1])
@@ -272,7 +272,7 @@ def _by_image_rule(b: Any, n: Any, g: Any) -> list[Any]:
 
 
 def _glimpse(version: int) -> Any:
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         centred, normalized, noise = attrs["centered"], attrs["normalized"], attrs["noise"]
         if not noise:
             noise = "uniform" if attrs["uniform_noise"] else "gaussian"
@@ -539,6 +539,7 @@ for _version, _suffix in ((1, ""), (2, "V2")):
         {"centered": True, "normalized": True, "uniform_noise": True, "noise": "uniform"},
         shape=_glimpse_shape,
         kernel=_glimpse(_version),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         batch=folding(0, 2),
         facts=Facts(no_fold=True, cost=flops_per_element(2)),

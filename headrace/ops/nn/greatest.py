@@ -1,7 +1,7 @@
 """Maxima of windows and their positions, for the poolings of this folder.
 
-NaN is never the maximum, and the first of equal maxima counts. Arrays of other namespaces of the array API standard than
-numpy are computed by `opkit.window_arrays`.
+NaN is never the maximum, and the first of equal maxima counts. Arrays of other namespaces of the array API
+standard than numpy are computed by `opkit.window_arrays`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def greatest_number(x: Any, axes: Axes, xp: Any = np) -> Any:
 
 
 def first_hits(xp: Any, x: Any, y: Any, axes: Axes, nan: bool = False) -> Iterator[tuple[Any, Any, Any]]:
-    """Yields windows, elements, and a mask of the first elements of windows of `x` that equal those of `y`.
+    """Yields windows, elements, and a mask of the first elements equal to `y`.
 
     A mask is valid until the next iteration.
 
