@@ -36,7 +36,11 @@ _T: Mapping[str, frozenset[Any]] = {"T": FLOATS}
 
 
 def _channels(x: Tensor, layout: str, *vectors: Tensor) -> Tensor:
-    """`x` as a view with the channels second; each vector must have an element for each channel."""
+    """`x` as a view with the channels second.
+
+    Raises:
+      Unsuited: it has no elements, or a vector does not have an element for each channel.
+    """
     if x.ndim not in (4, 5):
         raise Unsuited
     if layout[1] != "C":

@@ -1,7 +1,7 @@
 """Ops that find elements by rank or value, and scans: TopK, ArgMax, Cumsum, Where, Unique.
 
-Of equal elements the first one ranks first. On a CPU, rows with NaN are left to the kernels for numpy, which compare them
-as TensorFlow does. On a GPU a NaN ranks above all numbers.
+Of equal elements the first one ranks first. On a CPU, rows with NaN are left to the kernels for numpy, which compare
+them as TensorFlow does. On a GPU a NaN ranks above all numbers.
 
 Source: TensorFlow's ops of the same names.
 """
