@@ -258,6 +258,39 @@ def test_pooling_of_images(
     assert not left
 
 
+# *** Few of many ***
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.uint8])
+def test_few_of_many_elements(dtype: DType, there: Namespace, left: list[str]) -> None:
+    """Of equal elements the first one ranks first, whatever way finds them."""
+    distinct = _RNG.permuted(np.tile(np.arange(100), (3, 1)), axis=1)
+    for x in (distinct, distinct // 10, np.zeros((3, 100)), distinct[:0]):
+        for k in (1, 4, 11, 50):
+            check("TopKV2", case(x.astype(dtype.numpy), np.int32(k)), there, f"TopKV2 {k}")
+    assert not left
+
+
+def test_few_of_many_elements_with_nan(there: Namespace) -> None:
+    x = _RNG.standard_normal((4, 60)).astype(np.float32)
+    x[1:3, ::7] = np.nan
+    for k in (1, 3, 40):
+        check("TopKV2", case(x, np.int32(k)), there, f"TopKV2 {k}")
+
+
+def test_extremes_of_nan(there: Namespace) -> None:
+    """Elements that are not NaN are greater, in windows and along axes."""
+    x = _RNG.standard_normal((2, 6, 6, 3)).astype(np.float32)
+    x[0, ::2, 1] = np.nan
+    windows: dict[str, Any] = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
+    check("MaxPool", case(x, **windows), there, "MaxPool")
+    check("MaxPoolGrad", case(x, x[:, :3, :3], x[:, :3, 3:], **windows), there, "MaxPoolGrad")
+    check("ArgMax", case(x, np.int32(2)), there, "ArgMax")
+    check("ArgMin", case(x, np.int32(1)), there, "ArgMin")
+    check("TensorScatterMax", case(x, np.array([[1], [0]], np.int32), x), there, "TensorScatterMax")
+    check("UnsortedSegmentMax", case(x, np.array([1, 0], np.int32), np.int32(3)), there, "UnsortedSegmentMax")
+
+
 # *** Inputs that are wrong ***
 
 _MATRIX = np.ones((2, 3), np.float32)

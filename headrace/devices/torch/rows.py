@@ -285,17 +285,18 @@ def _reduced(how: str, rows: Tensor, ids: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def _shaped(counts: Tensor, rank: int) -> Tensor:
-    """Numbers of rows, at least 1.
+def _counts(ids: Tensor, n: int, rank: int) -> Tensor:
+    """Number of rows of each of `n` segments, at least 1.
 
-    Their shape broadcasts along rows of `rank` - 1 dimensions.
+    The shape broadcasts along rows of `rank` - 1 dimensions.
     """
-    return counts.clamp(min=1).reshape(-1, *[1] * (rank - 1))
+    counts = ids.new_zeros(n).index_add_(0, ids, torch.ones_like(ids))  # `bincount` would wait for a GPU
+    return counts.clamp_(min=1).reshape(-1, *[1] * (rank - 1))
 
 
 def _over(sums: Tensor, ids: Tensor) -> Tensor:
     """The sums of segments, over their numbers of rows."""
-    counts = _shaped(torch.bincount(ids, minlength=len(sums)), sums.ndim)
+    counts = _counts(ids, len(sums), sums.ndim)
     if sums.is_floating_point() or sums.is_complex():
         return sums / counts
     return sums.div(counts, rounding_mode="trunc").to(sums.dtype)
@@ -398,7 +399,7 @@ def _divided(sums: Tensor, name: str, ids: Tensor) -> Tensor:
     """Sums of segments, over the divisor of the op `name`."""
     if name == "Sum" or not sums.numel():
         return sums
-    counts = _shaped(torch.bincount(ids, minlength=len(sums)), sums.ndim)
+    counts = _counts(ids, len(sums), sums.ndim)
     return sums / (counts if name == "Mean" else counts.to(sums.dtype).sqrt())
 
 
@@ -445,9 +446,10 @@ def _selected_grad(name: str, is_sparse: bool) -> Factory:
             n = whole(rows)
             if not dy.ndim or n < 0:
                 raise Unsuited
-            ids, _ = _within(ids.long(), len(dy))
-            at, _ = _within(indices.long(), n)
-            picked = _divided(dy.to(wide), name, ids).index_select(0, ids)
+            ids, good = _within(ids.long(), len(dy))
+            at, there = _within(indices.long(), n)
+            picked = _masked(_divided(dy.to(wide), name, ids).index_select(0, ids), good)
+            picked = _masked(picked, there)
             unique = None
             if is_sparse:
                 unique, at = torch.unique(at, return_inverse=True)
