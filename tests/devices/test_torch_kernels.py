@@ -263,7 +263,7 @@ def test_pooling_of_images(
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bfloat16, dtypes.int32, dtypes.uint8])
 def test_few_of_many_elements(dtype: DType, there: Namespace, left: list[str]) -> None:
-    """Of equal elements the first one ranks first, whatever way finds them."""
+    """Of equal elements the first one ranks first, in a sort and in `torch.topk`."""
     distinct = _RNG.permuted(np.tile(np.arange(100), (3, 1)), axis=1)
     for x in (distinct, distinct // 10, np.zeros((3, 100)), distinct[:0]):
         for k in (1, 4, 11, 50):

@@ -84,7 +84,7 @@ def _with_reference(op: str, factory: Factory) -> Factory:
                 return compute(*inputs)
             except HeadraceError:
                 raise
-            except torch.OutOfMemoryError as e:
+            except torch.cuda.OutOfMemoryError as e:
                 raise ResourceExhaustedError(str(e)) from e
             except (Unsuited, RuntimeError, IndexError, ValueError):
                 return by_reference(op, attrs, inputs)
