@@ -7,10 +7,10 @@ their variables.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from headrace.device_arrays import hosted
-from headrace.devices.torch.registering import DEVICES, for_torch, unsuited
+from headrace.devices.torch.registering import DEVICES, Unsuited, for_torch
 from headrace.ir.kernel import KernelContext, device_memory, override
 from headrace.ir.opdef import op_registry
 
@@ -39,5 +39,9 @@ for _type in _STATEFUL:
     for _device in DEVICES:
         override(_type, _device, form="stateful")(_drawn(_type))
 
-for _type in _STATELESS:
-    for_torch(_type)(lambda xp, attrs: lambda *inputs: unsuited())
+@for_torch(_STATELESS)
+def _by_the_host(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    def kernel(*inputs: Any) -> NoReturn:
+        raise Unsuited
+
+    return kernel
