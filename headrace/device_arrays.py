@@ -134,16 +134,23 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory) -> Callable[..., Any]:
     return call
 
 
-def hosted(f: Callable[..., Any], memory: ArrayMemory | None) -> Callable[..., Any]:
-    """Returns a function of values in a memory that calls `f`, a kernel with one output, on the host.
+def hosted(f: Callable[..., Any], memory: ArrayMemory | None, is_async: bool = False) -> Callable[..., Any]:
+    """Returns a function of values in a memory that calls `f` on the host.
 
     Args:
-      f: the kernel.
-      memory: the memory of its result; None: the host.
+      f: a kernel for numpy's arrays.
+      memory: the memory of its results; None: the host.
+      is_async: whether the last argument of the kernel takes the result, or an error.
     """
     if memory is None:
         return f
-    return lambda *values: memory.put(f(*map(to_host, values)))
+
+    def placed(out: Any) -> Any:
+        return tuple(map(memory.put, out)) if type(out) is tuple else memory.put(out)
+
+    if is_async:
+        return lambda *values: f(*map(to_host, values[:-1]), lambda out: values[-1](placed(out)))
+    return lambda *values: placed(f(*map(to_host, values)))
 
 
 def _array(value: Any, memory: ArrayMemory) -> Any:

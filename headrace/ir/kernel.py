@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from headrace.device_arrays import on_arrays
+from headrace.device_arrays import hosted, on_arrays
 from headrace.dtypes import resource
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.device import DeviceSpec
@@ -318,6 +318,18 @@ def has_namespace(device: str) -> bool:
 def memory_of(device: DeviceSpec) -> ArrayMemory:
     """Returns the memory of a device whose type has a namespace."""
     return _namespaces[device.type or CPU].memory(device.index or 0)
+
+
+def host_kernel(op: Operation) -> Kernel | None:
+    """Returns the kernel of the host for an operation on a device that has none, with copies of its values.
+
+    Operations that must be with others on a device (`place.constraints`) need it.
+    """
+    found = find_kernel(op)
+    if found is None:
+        return None
+    memory, is_async = device_memory(op), found.form == "async"
+    return Kernel(found.form, lambda context, attrs: hosted(found.factory(context, attrs), memory, is_async))
 
 
 def device_memory(op: Operation) -> ArrayMemory | None:

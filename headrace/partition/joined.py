@@ -111,7 +111,9 @@ class _Join:
             elif op.type == "_Arg":
                 continue
             else:
-                found = [self.computes(op) and (_may_reside(t) or t.dtype.is_ref) for t in op.outputs]
+                is_there = self.computes(op)
+                of_refs = is_there or any(t.dtype.is_ref and self._is_there(t) for t in op.inputs)
+                found = [of_refs if t.dtype.is_ref else is_there and _may_reside(t) for t in op.outputs]
             for t, is_there in zip(op.outputs, found, strict=True):
                 self._settle(t, is_there)
         return [self._is_there(t) for t in graph.results] if isinstance(graph, FuncGraph) else []
