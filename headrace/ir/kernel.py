@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation
     from headrace.ir.notes import Note, Notes
-    from headrace.ir.opdef import KernelFactory
+    from headrace.ir.opdef import KernelFactory, OpDef
 
 CPU = "CPU"
 
@@ -338,12 +338,22 @@ def device_memory(op: Operation) -> ArrayMemory | None:
     return None if there is None else memory_of(DeviceSpec.from_string(there.device))
 
 
+def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
+    """Returns the positions of the inputs that kernels read on the host: axes and sizes (`Facts.total`)."""
+    names = record.facts.total
+    if not names:
+        return frozenset()
+    spans = record.spans(attrs)
+    return frozenset(i for name in names for i in range(spans[name].start, spans[name].stop))
+
+
 def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., Any]:
     """Returns a pure kernel for the attributes of `op`, which takes and returns values in the memory of a device.
 
     The device's type has a namespace. Errors are those of `made_for`.
     """
-    return on_arrays(made_for(op, kernel, _namespaces[device.type or CPU].load()), memory_of(device))
+    made = made_for(op, kernel, _namespaces[device.type or CPU].load())
+    return on_arrays(made, memory_of(device), host_inputs(op.opdef, op.attrs))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:

@@ -60,6 +60,9 @@ def integers(x: Any) -> tuple[int, ...]:
     """Returns the elements of a scalar or vector of integers (axes, sizes) as Python numbers."""
     if isinstance(x, (np.ndarray, np.generic)):
         return tuple(x.ravel().tolist())
+    if hasattr(x, "tolist"):  # outside of the standard, and one wait for the device in place of many
+        found = x.tolist()
+        return (found,) if not x.ndim else tuple(found)
     if not x.ndim:
         return (operator.index(x),)
     return tuple([int(x[i]) for i in range(x.shape[0])])

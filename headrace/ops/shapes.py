@@ -308,7 +308,7 @@ def _expand_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if dim.ndim and math.prod(dim.shape) != 1:
             raise InvalidArgumentError(f"'dim' must have a single value, got shape {shapes.show(dim.shape)}")
         old = x.shape
-        at = int(dim) if dim.ndim == 0 else int(xp.reshape(dim, ()))
+        at = int(dim) if dim.ndim == 0 else int(dim[(0,) * dim.ndim])
         n = len(old) + 1
         if not -n <= at < n:
             raise InvalidArgumentError(f"Tried to expand dim index {at} for tensor with {n - 1} dimensions.")
