@@ -459,7 +459,8 @@ _binary("SquaredDifference", INEXACT | INDEX, _square_of_difference, lambda x, y
 _binary("Atan2", FLOATING, "atan2", math.atan2, _apart, "The angle of the point (x, y), in radians.", _atan2_grad,
         flops=20, args="y: T, x: T")
 _binary("Xdivy", INEXACT, _zero_if(0, lambda xp, t: operator.truediv), lambda x, y: x / y if x else 0,
-        _some_zeros(_apart, 0), "x / y, 0 where `x` is 0.", _x_by("Xdivy", lambda b, x, y: b.Xdivy(b.Neg(x), b.Square(y))), flops=5)
+        _some_zeros(_apart, 0), "x / y, 0 where `x` is 0.",
+        _x_by("Xdivy", lambda b, x, y: b.Xdivy(b.Neg(x), b.Square(y))), flops=5)
 _binary("Xlogy", INEXACT, _zero_if(0, lambda xp, t: lambda x, y: x * xp.log(y)),
         (lambda x, y: x * math.log(y) if x else 0, lambda x, y: x * cmath.log(y) if x else 0), _POSITIVE,
         "x log(y), 0 where `x` is 0.", _x_by("Xlogy", lambda b, x, y: b.Xdivy(x, y)), flops=10)
