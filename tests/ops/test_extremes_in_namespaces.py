@@ -1,4 +1,4 @@
-"""Kernels give the values of numpy in other namespaces for infinities, NaN, large numbers and wrong inputs too.
+"""Kernels of other namespaces have the values of numpy for extreme and wrong inputs too.
 
 `test_namespaces.py` runs all portable kernels on the cases of their records.
 """
@@ -30,7 +30,7 @@ from headrace.opkit.namespaces import number
 from tests.ops.cases import constant_op, flat, kernel_of
 from tests.ops.namespaces import NAMESPACES, Namespace
 
-pytestmark = pytest.mark.one_engine
+pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 STRANGE = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan], np.float32)
 
