@@ -352,7 +352,7 @@ def _band_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for name, n, least in (("lower", lower, rows), ("upper", upper, cols)):
             if n > least:
                 raise InvalidArgumentError(f"num_{name} must be negative or less or equal to {least}, got: {n}")
-        row, column = (xp.arange(n, dtype=xp.int64, device=x.device) for n in (rows, cols))
+        row, column = (np.arange(n) if xp is np else xp.arange(n, device=x.device) for n in (rows, cols))
         distance = row[:, None] - column[None, :]
         inside = (distance <= (lower if lower >= 0 else rows)) & (-distance <= (upper if upper >= 0 else cols))
         return xp.where(inside, x, xp.zeros((), dtype=x.dtype, device=x.device) if zero is None else zero)
