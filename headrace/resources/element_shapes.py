@@ -97,18 +97,18 @@ def pieces(tensor: np.ndarray, lengths: np.ndarray, element_shape: Shape) -> lis
             f"tensor shape {show(tensor)} is not compatible with element_shape {shapes.show(element_shape)}"
         )
     out = []
-    start = 0
+    start, rows = 0, tensor.shape[0]
     for length in lengths.tolist():
         if length < 0:
             raise InvalidArgumentError(f"Invalid value in lengths: {length}; a length must not be negative")
         end = start + length
-        if end > tensor.shape[0]:
+        if end > rows:
             raise InvalidArgumentError(
-                f"Attempting to slice [{start}, {end}] from tensor with length {tensor.shape[0]}: "
+                f"Attempting to slice [{start}, {end}] from tensor with length {rows}: "
                 "the lengths add up to more than that"
             )
         out.append(tensor[start:end, ...])
         start = end
-    if start != tensor.shape[0]:
-        raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {tensor.shape[0]} Values used: {start}")
+    if start != rows:
+        raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {rows} Values used: {start}")
     return out
