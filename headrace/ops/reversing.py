@@ -259,7 +259,7 @@ def _roll_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for a, s in zip(axes, shifts, strict=True):
             total[axis_in(a, x.ndim)] += s
         moved = [a for a, s in enumerate(total) if s and x.shape[a]]
-        return xp.roll(x, tuple([total[a] % x.shape[a] for a in moved]), tuple(moved)) if moved else x
+        return xp.roll(x, tuple([total[a] % x.shape[a] for a in moved]), axis=tuple(moved)) if moved else x
 
     return kernel
 
