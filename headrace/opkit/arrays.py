@@ -100,6 +100,11 @@ def listed(x: Any) -> Any:
         return [listed(x[i, ...]) for i in range(x.shape[0])] if x.ndim else int(x)
 
 
+def on_host(x: Any) -> Any:
+    """Returns indices or sizes as an array of numpy."""
+    return x if isinstance(x, np.ndarray) else np.array(listed(x), np.int64)
+
+
 def bounds(xp: Any, x: Any) -> tuple[int, int]:
     """Returns the least and the greatest of integers; there must be one."""
     if xp is np:  # whose methods are faster than its functions

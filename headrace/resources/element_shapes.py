@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace import shapes
 from headrace.errors import InvalidArgumentError
-from headrace.resources.values import shape_of
+from headrace.resources.values import ints_of, shape_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,7 @@ def element_shape_of(value: Value) -> Shape:
       InvalidArgumentError: The tensor is neither.
     """
     if value.ndim == 1:
-        dims = tuple(value.tolist())
+        dims = tuple(ints_of(value))
         if not dims or min(dims) >= 0:
             return dims
         if min(dims) < -1:
@@ -36,7 +36,7 @@ def element_shape_of(value: Value) -> Shape:
         )
     if value != -1:
         raise InvalidArgumentError(
-            f"The only valid scalar shape tensor is the fully unknown shape specified as -1, got {value}."
+            f"The only valid scalar shape tensor is the fully unknown shape specified as -1, got {int(value)}."
         )
     return None
 
