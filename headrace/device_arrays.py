@@ -34,6 +34,12 @@ class ArrayMemory(Protocol):
     def get(self, value: DeviceArray) -> Any:
         """Copies a value in the memory to an array of numpy."""
 
+    def error_of(self, error: RuntimeError) -> Exception:
+        """Returns the error of the runtime for one of the library."""
+
+    def placed(self, array: Any) -> Any:
+        """Returns an array of the library that is in this memory."""
+
     def dtype_of(self, array: Any) -> np.dtype:
         """Returns numpy's dtype for an array of the library."""
 
@@ -115,12 +121,29 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory) -> Callable[..., Any]:
     """
 
     def call(*values: Any) -> Any:
-        out = f(*[v.array if type(v) is DeviceArray else _array(v, memory) for v in values])
+        try:
+            out = f(*[v.array if type(v) is DeviceArray else _array(v, memory) for v in values])
+        except RuntimeError as e:
+            raise memory.error_of(e) from e
+        if not values and out is not None:
+            out = memory.placed(out)
         if type(out) is tuple or type(out) is list:
             return tuple([DeviceArray(x, memory) for x in out])
         return None if out is None else DeviceArray(out, memory)
 
     return call
+
+
+def hosted(f: Callable[..., Any], memory: ArrayMemory | None) -> Callable[..., Any]:
+    """Returns a function of values in a memory that calls `f`, a kernel with one output, on the host.
+
+    Args:
+      f: the kernel.
+      memory: the memory of its result; None: the host.
+    """
+    if memory is None:
+        return f
+    return lambda *values: memory.put(f(*map(to_host, values)))
 
 
 def _array(value: Any, memory: ArrayMemory) -> Any:

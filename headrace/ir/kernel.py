@@ -288,7 +288,7 @@ class _Namespace:
         tensors = (*op.inputs, *op.outputs)
         if op.opdef.kernel is None:
             return all(t.dtype.base in self.dtypes or t.dtype is resource for t in tensors)
-        return all(t.dtype in self.dtypes for t in tensors)
+        return all(t.dtype.base in self.dtypes for t in tensors)
 
 
 _namespaces: dict[str, _Namespace] = {}  # by device type

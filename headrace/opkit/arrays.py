@@ -83,7 +83,7 @@ def zeros(xp: Any, shape: tuple[int, ...], dtype: DType, like: Any = None) -> An
 
 
 def placed(xp: Any, like: Any) -> dict[str, Any]:
-    """Returns the arguments that make a new array on the device of the array `like`; none for numpy."""
+    """Returns the arguments that place a new array on the device of `like`."""
     return {} if xp is np or like is None else {"device": like.device}
 
 
@@ -93,7 +93,7 @@ def copied(xp: Any, x: Any) -> Any:
 
 
 def listed(x: Any) -> Any:
-    """Returns a small array of integers or bools as nested lists of Python numbers; one number for a scalar."""
+    """Returns integers or bools as nested lists of Python numbers; a scalar as one number."""
     if hasattr(x, "tolist"):  # outside of the standard, but with one transfer from a device
         return x.tolist()
     if not x.ndim:
@@ -102,12 +102,12 @@ def listed(x: Any) -> Any:
 
 
 def reshaper(xp: Any) -> Callable[[Any, tuple[int, ...]], Any]:
-    """Returns the function `(x, shape)` that reshapes arrays; numpy's method is faster than its function."""
+    """Returns the function `(x, shape)` that reshapes; numpy's method is faster than its function."""
     return (lambda x, shape: x.reshape(shape)) if xp is np else xp.reshape
 
 
 def permuter(xp: Any) -> Callable[[Any, tuple[int, ...]], Any]:
-    """Returns the function `(x, axes)` that permutes axes; numpy's method is faster than its function."""
+    """Returns the function `(x, axes)` that permutes axes; see `reshaper`."""
     return (lambda x, axes: x.transpose(axes)) if xp is np else xp.permute_dims
 
 

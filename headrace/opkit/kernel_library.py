@@ -243,7 +243,10 @@ def kernel_library(xp: Any = np) -> KernelLibrary:
 
 
 def contiguous(x: Any, xp: Any = np) -> Any:
-    """Returns an array in row-major order, if its namespace is numpy; it is a copy if `x` has another one."""
+    """Returns an array in row-major order if its namespace is numpy.
+
+    It is a copy if `x` has another order.
+    """
     if xp is not np:
         return x  # other namespaces do not tell the order
     found = kernel_library().contiguous(x) if x.size >= thresholds.NATIVE_TRANSPOSE else None

@@ -4,8 +4,8 @@ A record with `xp=True` has a kernel `(xp, attrs) -> f(*arrays)`. On the CPU `xp
 is the namespace of their arrays, of which the kernel uses the functions of the standard (version 2024.12) and nothing
 else: `array_api_strict`, with which the tests run all of these kernels, refuses everything outside of it.
 
-Where numpy has a faster way, the factory chooses it by `xp is np`. Code generators call the factory with namespaces that
-record formulas (`schedule.scalar_expressions`). These know numpy's ufuncs by all of their names (`np.asin` is
+Where numpy has a faster way, the factory chooses it by `xp is np`. Code generators call the factory with namespaces
+that record formulas (`schedule.scalar_expressions`). These know numpy's ufuncs by all of their names (`np.asin` is
 `np.arcsin`), so that a formula in the names of the standard suits both.
 
     def factory(xp, attrs):
@@ -46,7 +46,10 @@ def is_standard(xp: Any) -> bool:
 
 
 def converter(xp: Any, dtype: DType) -> Callable[[Any], Any]:
-    """Returns the function that converts arrays to a dtype; it may return an array of this dtype as it is."""
+    """Returns the function that converts arrays to a dtype.
+
+    It may return an array of this dtype as it is.
+    """
     to = dtype_in(xp, dtype)
     if is_standard(xp):
         return lambda x: xp.astype(x, to, copy=False)
@@ -54,7 +57,7 @@ def converter(xp: Any, dtype: DType) -> Callable[[Any], Any]:
 
 
 def integers(x: Any) -> tuple[int, ...]:
-    """Returns the elements of a scalar or vector of integers, such as axes or sizes, as Python numbers."""
+    """Returns the elements of a scalar or vector of integers (axes, sizes) as Python numbers."""
     if isinstance(x, (np.ndarray, np.generic)):
         return tuple(x.ravel().tolist())
     if not x.ndim:
@@ -63,14 +66,14 @@ def integers(x: Any) -> tuple[int, ...]:
 
 
 def constant(xp: Any, value: Sequence[Any] | float, dtype: DType, like: Any = None) -> Any:
-    """Returns an array of numbers that the kernel knows, on the device of the array `like`."""
+    """Returns an array of known numbers, on the device of the array `like`."""
     if xp is np:
         return np.asarray(value, dtype.numpy)
     return xp.asarray(value, dtype=dtype_in(xp, dtype), device=device_of(like))
 
 
 def device_of(like: Any) -> Any:
-    """Returns the device of an array of another namespace than numpy; None, the default device, for other objects."""
+    """Returns the device of an array; None, the default device, for numpy's and for None."""
     return None if like is None or isinstance(like, (np.ndarray, np.generic)) else like.device
 
 

@@ -145,7 +145,7 @@ def _quotient(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _fmod_in(xp: Any, dtype: DType) -> Any:
-    """The remainder that has the sign of the dividend, for which the standard has no function."""
+    """The remainder with the sign of the dividend, which is no function of the standard."""
     if not is_standard(xp):
         return xp.fmod
     if dtype in UNSIGNED:
@@ -443,8 +443,8 @@ _binary("Mod", FLOATING | INDEX, _truncate_mod(InvalidArgumentError), _fmod, _ap
         total_for=INEXACT)
 _binary("DivNoNan", INEXACT, _zero_if(1, lambda xp, t: operator.truediv), lambda x, y: x / y if y else 0,
         _some_zeros(_apart, 1), "The quotient, 0 where `y` is 0.", _no_nan_grad, flops=5)
-_binary("MulNoNan", INEXACT, _zero_if(1, lambda xp, t: operator.mul), lambda x, y: x * y if y else 0, _some_zeros(_ANY, 1),
-        "The product, 0 where `y` is 0 even if `x` is infinite or NaN.",
+_binary("MulNoNan", INEXACT, _zero_if(1, lambda xp, t: operator.mul), lambda x, y: x * y if y else 0,
+        _some_zeros(_ANY, 1), "The product, 0 where `y` is 0 even if `x` is infinite or NaN.",
         _by_each(lambda b, n, dy: b.MulNoNan(dy, conj(b, n.y)), lambda b, n, dy: b.MulNoNan(conj(b, n.x), dy)), flops=2)
 _binary("Pow", INEXACT | SIGNED, _pow, _power, _powers, "`x` to the power of `y`.", _pow_grad, flops=20,
         total_for=INEXACT)
@@ -458,8 +458,8 @@ _binary("SquaredDifference", INEXACT | INDEX, _square_of_difference, lambda x, y
                  lambda b, n, dy: b.Mul(b.Mul(dy, -2), b.Sub(n.x, n.y))), flops=2, commutative=True)
 _binary("Atan2", FLOATING, "atan2", math.atan2, _apart, "The angle of the point (x, y), in radians.", _atan2_grad,
         flops=20, args="y: T, x: T")
-_binary("Xdivy", INEXACT, _zero_if(0, lambda xp, t: operator.truediv), lambda x, y: x / y if x else 0, _some_zeros(_apart, 0),
-        "x / y, 0 where `x` is 0.", _x_by("Xdivy", lambda b, x, y: b.Xdivy(b.Neg(x), b.Square(y))), flops=5)
+_binary("Xdivy", INEXACT, _zero_if(0, lambda xp, t: operator.truediv), lambda x, y: x / y if x else 0,
+        _some_zeros(_apart, 0), "x / y, 0 where `x` is 0.", _x_by("Xdivy", lambda b, x, y: b.Xdivy(b.Neg(x), b.Square(y))), flops=5)
 _binary("Xlogy", INEXACT, _zero_if(0, lambda xp, t: lambda x, y: x * xp.log(y)),
         (lambda x, y: x * math.log(y) if x else 0, lambda x, y: x * cmath.log(y) if x else 0), _POSITIVE,
         "x log(y), 0 where `x` is 0.", _x_by("Xlogy", lambda b, x, y: b.Xdivy(x, y)), flops=10)

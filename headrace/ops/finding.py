@@ -45,9 +45,8 @@ def _where_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _where_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    find, to_int64 = getattr(xp, "argwhere", None), converter(xp, dtypes.int64)
-    if xp is not np:
-        find = lambda x: xp.stack(xp.nonzero(x), axis=-1)
+    to_int64 = converter(xp, dtypes.int64)
+    find: Any = np.argwhere if xp is np else lambda x: xp.stack(xp.nonzero(x), axis=-1)
 
     def kernel(x: Any) -> Any:
         if not x.ndim:
@@ -102,9 +101,12 @@ def _unique(x: Any, index: np.dtype) -> tuple[Any, Any, Any]:
 
 
 def _portable_unique(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any], tuple[Any, Any, Any]]:
-    """Returns a function that is `_unique` in any namespace: equal rows are neighbours once they are sorted."""
+    """Returns a function like `_unique`, by functions of the standard.
+
+    Equal rows are neighbours once they are sorted.
+    """
     t, to_index, to_int64 = attrs["T"], converter(xp, attrs["out_idx"]), converter(xp, dtypes.int64)
-    sortable = converter(xp, dtypes.uint8) if t is dtypes.bool_ else lambda x: x
+    sortable: Any = converter(xp, dtypes.uint8) if t is dtypes.bool_ else lambda x: x
 
     def unique(x: Any) -> tuple[Any, Any, Any]:
         n, width = x.shape[0], math.prod(x.shape[1:])
@@ -134,7 +136,7 @@ def _portable_unique(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any], tuple
 def _unique_kernel(with_counts: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         index = attrs["out_idx"].numpy
-        unique = (lambda x: _unique(x, index)) if xp is np else _portable_unique(xp, attrs)
+        unique: Any = (lambda x: _unique(x, index)) if xp is np else _portable_unique(xp, attrs)
 
         def kernel(x: Any, axis: Any = None) -> Any:
             if axis is None or 0 in axis.shape:
@@ -248,7 +250,10 @@ def _list_diff_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _membership(xp: Any, t: DType) -> Callable[[Any, Any], Any]:
-    """Returns the function that finds which elements of a vector are in another one; NaN never is."""
+    """Returns a function that finds which elements of a vector are in another one.
+
+    NaN never is.
+    """
     if t in COMPLEX:
         return lambda x, y: xp.any(x[:, None] == y[None, :], axis=1)
     sortable = converter(xp, dtypes.uint8) if t is dtypes.bool_ else lambda x: x

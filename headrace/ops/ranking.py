@@ -30,7 +30,10 @@ from headrace.shapes import Dim, Shape
 
 
 def _top(xp: Any, t: DType, index: DType = dtypes.int32) -> Callable[[Any, int], tuple[Any, Any]]:
-    """Returns the function of rows of dtype `t` and `k` that finds the `k` largest elements and their indices."""
+    """Returns a function of rows of dtype `t` and `k`.
+
+    It finds the `k` largest elements and their indices.
+    """
     order_of, to_index = _order if xp is np else _portable_order, converter(xp, index)
     may_be_nan = t in FLOATING
 

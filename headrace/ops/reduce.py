@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.dtypes import COMPLEX, FLOATING, INDEX, INTEGER, NUMERIC, REAL, UNSIGNED, DType, int32, int64
+from headrace.dtypes import COMPLEX, FLOATING, INDEX, INTEGER, NUMERIC, REAL, DType, int32, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference, constant_value
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, op, type_attr
@@ -92,15 +92,21 @@ def _with_library(
 
 
 # numpy's reductions are methods of ufuncs, which its functions of the standard call a microsecond later
-_NAMES = {np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min"}
-_NAMES |= {np.logical_and: "all", np.logical_or: "any"}
+_NAMES: dict[Any, str] = {
+    np.add: "sum",
+    np.multiply: "prod",
+    np.maximum: "max",
+    np.minimum: "min",
+    np.logical_and: "all",
+    np.logical_or: "any",
+}
 
 
 def _totals(xp: Any, ufunc: np.ufunc, attrs: Mapping[str, Any], wide: DType) -> Callable[[Any, tuple[int, ...]], Any]:
     """Returns the sum or product over axes, `reduce(x, axes)`, in the dtype `wide`."""
     keep, to = attrs["keep_dims"], dtype_in(xp, wide)
     if xp is np:
-        f = ufunc.reduce
+        f: Any = ufunc.reduce
         reduce = lambda x, axes: f(x, axes, to, None, keep)
         return _with_library(np.add, attrs, reduce) if ufunc is np.add else reduce
     portable = getattr(xp, _NAMES[ufunc])
@@ -142,7 +148,10 @@ def _extreme(ufunc: np.ufunc, start: Callable[[DType], Any]) -> Any:
 
 
 def _portable_extreme(xp: Any, f: Any, first: Any, attrs: Mapping[str, Any]) -> Callable[[Any, tuple[int, ...]], Any]:
-    """Returns the extreme over axes by a function of the standard, which needs at least one element."""
+    """Returns the extreme over axes by a function of the standard.
+
+    That function needs at least one element.
+    """
     keep = attrs["keep_dims"]
 
     def extreme(x: Any, axes: tuple[int, ...]) -> Any:

@@ -164,7 +164,7 @@ def _stitch_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _stitched(xp: Any, out: Any, indices: Sequence[Any], data: Sequence[Any]) -> Any:
-    """The rows of `data` at `indices`, the last one of an index, and those of `out` elsewhere."""
+    """The rows of `data` at `indices` (the last of each), and those of `out` elsewhere."""
     n, row, total = out.shape[0], out.shape[1:], 0
     source: dict[int, int] = {}  # index → number of the row, if all data are one array
     rows = []

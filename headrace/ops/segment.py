@@ -24,7 +24,8 @@ from headrace.opkit.batch_rules import rows_in_step
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.index_forms import segment_sum
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import converter, dtype_in
+from headrace.opkit.namespaces import converter
+from headrace.opkit.row_sums import by_place
 from headrace.opkit.scatter import accumulated
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, compatible, merge, show, with_rank, with_rank_at_least
@@ -71,7 +72,9 @@ def _filled(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def _by_numpy(f: np.ufunc, t: DType, first: Any, is_sorted: bool) -> Callable[[Any, Any, int], Any]:
-    """Returns the function of rows, ids and the number of segments that reduces the rows of each id.
+    """Returns a function of rows, ids and the number of segments.
+
+    It reduces the rows of each id.
 
     Args:
       f: the reduction.
@@ -97,41 +100,29 @@ def _by_numpy(f: np.ufunc, t: DType, first: Any, is_sorted: bool) -> Callable[[A
 
 def _portable(xp: Any, f: np.ufunc, t: DType, first: Any, is_sorted: bool) -> Callable[[Any, Any, int], Any]:
     """Returns what `_by_numpy` does, by functions of the standard."""
-    combine, widen, to_int64 = getattr(xp, f.__name__), converter(xp, _wide(t)), converter(xp, int64)
+    combine, widen = getattr(xp, f.__name__), converter(xp, _wide(t))
     fill, worst = (int(first) if t in INTEGER else float(first)), -math.inf if f is np.maximum else math.inf
 
-    def totals(x: Any, ids: Any, longest: int, combine: Any) -> Any:
-        """The reduction of each row and those after it with the same id, by parts of doubled length."""
-        length = 1
-        while length < longest:
-            same = (ids[:-length] == ids[length:])[:, None]
-            joined = xp.where(same, combine(x[:-length, :], x[length:, :]), x[:-length, :])
-            x = xp.concat([joined, x[-length:, :]])
-            length *= 2
-        return x
+    def extremes(rows: Any, ids: Any, n: int) -> Any:
+        """Extremes of rows that contain NaN.
+
+        They are those of the elements after the last NaN of a segment, as in `_extremes`.
+        """
+        ones = (1,) * (rows.ndim - 1)
+        numbers = xp.reshape(xp.arange(rows.shape[0], dtype=xp.int64, device=rows.device), (-1, *ones))
+        none = by_place(xp, xp.maximum, xp.where(xp.isnan(rows), numbers, -1), ids, n, -1)
+        last = by_place(xp, xp.maximum, numbers, ids, n, -1)
+        counted = xp.where(numbers <= xp.take(none, ids, axis=0), worst, rows)
+        found = by_place(xp, combine, counted, ids, n, fill)
+        return xp.where((none == last) & (last >= 0), math.nan, found)
 
     def reduced(rows: Any, ids: Any, n: int) -> Any:
-        shape, count, width = (n, *rows.shape[1:]), rows.shape[0], math.prod(rows.shape[1:])
-        out = xp.full((n, width), fill, dtype=dtype_in(xp, _wide(t)), device=rows.device)
-        if not (n and count and width):
-            return xp.reshape(out, shape)
-        x, ids = widen(xp.reshape(rows, (count, width))), to_int64(ids)
-        if not is_sorted:
-            order = xp.argsort(ids, stable=True)
-            x, ids = xp.take(x, order, axis=0), xp.take(ids, order)
-        segments = xp.arange(n, dtype=ids.dtype, device=ids.device)
-        starts, stops = xp.searchsorted(ids, segments), xp.searchsorted(ids, segments, side="right")
-        longest, is_used = int(xp.max(stops - starts)), (stops > starts)[:, None]
-        starts, ends = (xp.where(stops > starts, at, 0) for at in (starts, stops - 1))
-        if f in _BEFORE and t in FLOATING and xp.any(xp.isnan(x)):
-            # the elements after the last NaN count, as in `_extremes`
-            is_before = totals(xp.isnan(x), ids, longest, xp.logical_or)
-            found = xp.take(totals(xp.where(is_before, worst, x), ids, longest, combine), starts, axis=0)
-            last = xp.take(x, ends, axis=0)
-            found = xp.where(xp.isnan(last), last, found)
-        else:
-            found = xp.take(totals(x, ids, longest, combine), starts, axis=0)
-        return xp.reshape(xp.where(is_used, found, out), shape)
+        rows = widen(rows)
+        if not is_sorted and xp.any(ids < 0):
+            rows, ids = rows[ids >= 0], ids[ids >= 0]
+        if f in _BEFORE and t in FLOATING and n and xp.any(xp.isnan(rows)):
+            return extremes(rows, ids, n)
+        return by_place(xp, combine, rows, ids, n, fill)
 
     return reduced
 
@@ -193,9 +184,7 @@ def _count(xp: Any, ids: Any, n: int) -> Any:
     if xp is np:
         return np.maximum(np.bincount(ids), 1)
     ids = converter(xp, int64)(ids)
-    segments = xp.arange(n, dtype=ids.dtype, device=ids.device)
-    count = xp.searchsorted(ids, segments, side="right") - xp.searchsorted(ids, segments)
-    return xp.where(count > 1, count, 1)
+    return by_place(xp, xp.add, xp.ones_like(ids), ids, n, 1)
 
 
 def _whole_quotient(xp: Any, x: Any, n: Any) -> Any:

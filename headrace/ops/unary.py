@@ -12,7 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from headrace.dtypes import COMPLEX, FLOATING, INEXACT, INTEGER, NUMERIC, SIGNED, DType, complex64, float32, float64, uint8
+from headrace.dtypes import (
+    COMPLEX,
+    FLOATING,
+    INEXACT,
+    INTEGER,
+    NUMERIC,
+    SIGNED,
+    DType,
+    complex64,
+    float32,
+    float64,
+    uint8,
+)
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
 from headrace.opkit.elementwise import (
     alike,
@@ -105,8 +117,8 @@ _function("Expm1", INEXACT, "expm1", _EXPM1, -3, 3, 10, "exp(x) - 1, precise for
           times(lambda b, n: b.AddV2(n.y, 1)))
 _function("Log", INEXACT, "log", _python("log"), 0.1, 9, 8, "The natural logarithm.",
           over(lambda b, n: n.x))
-_function("Log1p", INEXACT, lambda xp, attrs: log1p(xp, attrs["T"]), _LOG1P, -0.9, 3, 10, "log(1 + x), precise for small x.",
-          over(lambda b, n: b.AddV2(n.x, 1)))
+_function("Log1p", INEXACT, lambda xp, attrs: log1p(xp, attrs["T"]), _LOG1P, -0.9, 3, 10,
+          "log(1 + x), precise for small x.", over(lambda b, n: b.AddV2(n.x, 1)))
 _function("Sin", INEXACT, "sin", _python("sin"), -3, 3, 8, "The sine.",
           times(lambda b, n: b.Cos(n.x)), (-1, 1))
 _function("Cos", INEXACT, "cos", _python("cos"), -3, 3, 8, "The cosine.",

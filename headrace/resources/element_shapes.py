@@ -102,13 +102,13 @@ def pieces(tensor: np.ndarray, lengths: np.ndarray, element_shape: Shape) -> lis
         if length < 0:
             raise InvalidArgumentError(f"Invalid value in lengths: {length}; a length must not be negative")
         end = start + length
-        if end > len(tensor):
+        if end > tensor.shape[0]:
             raise InvalidArgumentError(
-                f"Attempting to slice [{start}, {end}] from tensor with length {len(tensor)}: "
+                f"Attempting to slice [{start}, {end}] from tensor with length {tensor.shape[0]}: "
                 "the lengths add up to more than that"
             )
-        out.append(tensor[start:end])
+        out.append(tensor[start:end, ...])
         start = end
-    if start != len(tensor):
-        raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {len(tensor)} Values used: {start}")
+    if start != tensor.shape[0]:
+        raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {tensor.shape[0]} Values used: {start}")
     return out

@@ -5,12 +5,15 @@ type: a resource or variant of rank 0 is the bare object (a `Handle`, a `TensorL
 rank are `object` arrays. The functions of this module handle these cases.
 
 A value is immutable from the moment it is passed on, so storing one never copies, and slices are views.
+
+On devices with arrays of their own a value is such an array. `Arrays` is what the objects of this package need of them;
+this module has it for numpy.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -25,6 +28,22 @@ if TYPE_CHECKING:
 Value: TypeAlias = Any  # np.ndarray, np.generic, or a bare object at rank 0
 
 
+class Arrays(Protocol):
+    """Functions that make arrays; see those of this module."""
+
+    def zeros(self, dtype: DType, shape: tuple[int, ...]) -> Value:
+        """Zeros."""
+
+    def stack(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        """Values, each of `shape`, as rows of one new array."""
+
+    def concat(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        """Joins values, each of shape `[any, *shape]`, along the first dimension."""
+
+    def rows(self, array: Value, dtype: DType) -> list[Value]:
+        """Elements along the first dimension."""
+
+
 def shape_of(value: Value) -> tuple[int, ...]:
     """The shape of a value; a bare object is a scalar."""
     shape: tuple[int, ...] = getattr(value, "shape", ())
@@ -34,6 +53,11 @@ def shape_of(value: Value) -> tuple[int, ...]:
 def numpy_dtype_of(value: Value) -> np.dtype:
     """The numpy element type of a value; `object` for a bare object."""
     return getattr(value, "dtype", _OBJECT)
+
+
+def is_foreign(value: Value) -> bool:
+    """Whether a value is an array of another namespace than numpy."""
+    return hasattr(value, "dtype") and not isinstance(value, (np.ndarray, np.generic))
 
 
 def zeros(dtype: DType, shape: tuple[int, ...]) -> Value:

@@ -7,16 +7,18 @@ at which a shorter diagonal is padded. A single diagonal is packed as a vector.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import shapes
+from headrace import dtypes, shapes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
-from headrace.opkit.arrays import zeros
+from headrace.opkit.arrays import check_size, zeros
+from headrace.opkit.namespaces import constant, integers
 from headrace.shapes import Dim, Shape
 
 # *** Which element of a packed band is which element of the matrix ***
@@ -37,11 +39,11 @@ def _check_band(rows: int, cols: int, low: int, high: int) -> None:
 
 def band_of(k: Any) -> tuple[int, int]:
     """The lowest and highest diagonal that the input `k` names."""
-    if k.ndim > 1 or k.size not in (1, 2):
+    if k.ndim > 1 or math.prod(k.shape) not in (1, 2):
         raise InvalidArgumentError(
             f"diag_index must be a scalar or a vector of one or two elements, received shape: {shapes.show(k.shape)}"
         )
-    ds = np.ravel(k).tolist()
+    ds = integers(k)
     return ds[0], ds[-1]
 
 
@@ -82,23 +84,39 @@ def places(rows: int, cols: int, low: int, high: int, align: str) -> tuple[Any, 
     return tuple(np.concatenate(p) for p in zip(*parts))
 
 
-def pack_band(x: Any, low: int, high: int, padding: Any, align: str, dtype: DType) -> Any:
-    """The diagonals of the matrices `x`; one diagonal is a vector, several are a matrix."""
+def pack_band(xp: Any, x: Any, low: int, high: int, padding: Any, align: str, dtype: DType) -> Any:
+    """The diagonals of the matrices `x`; one diagonal is a vector, several are a matrix.
+
+    Args:
+      xp: the array namespace.
+      x: the matrices.
+      low, high: the lowest and the highest diagonal.
+      padding: the value after or before a shorter diagonal; None for zero.
+      align: the ends of the shorter diagonals.
+      dtype: the dtype of the elements.
+    """
     if x.ndim < 2:
         raise InvalidArgumentError(f"input must be at least 2-dim, received shape: {shapes.show(x.shape)}")
     rows, cols = x.shape[-2:]
     _check_band(rows, cols, low, high)
     shape = (*x.shape[:-2], high - low + 1, max(_longest(rows, cols, low, high), 0))
-    out = zeros(np, shape, dtype)
-    if padding is not None:
-        out[...] = padding
     r, c, i, j = places(rows, cols, low, high, align)
-    out[..., i, j] = x[..., r, c]
+    if xp is np:
+        out = zeros(np, shape, dtype)
+        if padding is not None:
+            out[...] = padding
+        out[..., i, j] = x[..., r, c]
+    else:
+        check_size(shape, dtype)
+        source = np.full(shape[-2:], -1)
+        source[i, j] = r * cols + c
+        padding = zeros(xp, (), dtype, x) if padding is None else padding
+        out = _arranged(xp, xp.reshape(x, (*x.shape[:-2], rows * cols)), source, padding)
     return out if low != high else out[..., 0, :]
 
 
-def set_band(x: Any, band: Any, low: int, high: int, align: str) -> Any:
-    """The matrices `x`, which may be written, with their diagonals replaced by the packed `band`."""
+def set_band(xp: Any, x: Any, band: Any, low: int, high: int, align: str) -> Any:
+    """The matrices `x`, writable if of numpy, with diagonals replaced by `band`."""
     rows, cols = x.shape[-2:]
     _check_band(rows, cols, low, high)
     want = (*x.shape[:-2], *((high - low + 1,) if low != high else ()), max(_longest(rows, cols, low, high), 0))
@@ -107,9 +125,30 @@ def set_band(x: Any, band: Any, low: int, high: int, align: str) -> Any:
             f"the diagonals {low} to {high} of matrices of shape {shapes.show(x.shape)} have the shape "
             f"{shapes.show(want)}, got {shapes.show(band.shape)}"
         )
+    return spread_band(xp, band, x, low, high, align)
+
+
+def spread_band(xp: Any, band: Any, out: Any, low: int, high: int, align: str) -> Any:
+    """`set_band` without a check of the shapes."""
+    rows, cols = out.shape[-2:]
     r, c, i, j = places(rows, cols, low, high, align)
-    x[..., r, c] = band[..., i, j] if low != high else band[..., j]
-    return x
+    if xp is np:
+        out[..., r, c] = band[..., i, j] if low != high else band[..., j]
+        return out
+    source = np.full((rows, cols), -1)
+    source[r, c] = i * band.shape[-1] + j
+    return _arranged(xp, xp.reshape(band, (*out.shape[:-2], (high - low + 1) * band.shape[-1])), source, out)
+
+
+def _arranged(xp: Any, x: Any, source: np.ndarray, otherwise: Any) -> Any:
+    """The elements of `x` at `source`, along its last axis, and `otherwise` for -1."""
+    shape = (*x.shape[:-1], *source.shape)
+    is_taken = source >= 0
+    if not is_taken.any():
+        return xp.broadcast_to(otherwise, shape)
+    at = constant(xp, np.maximum(source, 0).ravel().tolist(), dtypes.int64, x)
+    mask = xp.reshape(constant(xp, is_taken.ravel().tolist(), dtypes.bool_, x), source.shape)
+    return xp.where(mask, xp.reshape(xp.take(x, at, axis=-1), shape), otherwise)
 
 
 # *** Static shapes ***

@@ -6,6 +6,7 @@ with all diagonals padded at their end. The Batch names are older than the suppo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from headrace.dtypes import COMPLEX, FLOATING, INDEX, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, op, string_attr, type_attr
-from headrace.opkit.arrays import check_size, entries, values_only, zeros
+from headrace.opkit.arrays import check_size, entries, placed, values_only, zeros
 from headrace.opkit.batch_rules import first_in_step, in_step
 from headrace.opkit.batch_shapes import diagonal_part, diagonal_tensor
 from headrace.opkit.jvp_rules import linear
@@ -31,9 +32,9 @@ from headrace.ops.linalg.bands import (
     matrix_sides,
     pack_band,
     part_model,
-    places,
     set_band,
     set_model,
+    spread_band,
 )
 from headrace.ops.linalg.matrices import small_for
 from headrace.shapes import Shape
@@ -98,18 +99,19 @@ def _diag_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         rows, cols = matrix_sides(band.shape[-1], low, high, int(num_rows), int(num_cols))
         shape = (*batch, rows, cols)
         check_size(shape, dtype)
-        out = np.empty(shape, dtype.numpy)
-        out[...] = padding
-        r, c, i, j = places(rows, cols, low, high, align)
-        out[..., r, c] = band[..., i, j] if low != high else band[..., j]
-        return out
+        if xp is np:
+            out = np.empty(shape, dtype.numpy)
+            out[...] = padding
+        else:
+            out = xp.broadcast_to(padding, shape)
+        return spread_band(xp, band, out, low, high, align)
 
     return kernel
 
 
 def _part_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     align, dtype = attrs.get("align", "LEFT_LEFT"), attrs["T"]
-    return lambda x, k, padding: pack_band(x, *band_of(k), padding, align, dtype)
+    return lambda x, k, padding: pack_band(xp, x, *band_of(k), padding, align, dtype)
 
 
 def _set_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -118,7 +120,7 @@ def _set_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, band: Any, k: Any) -> Any:
         if x.ndim < 2:
             raise InvalidArgumentError(f"input must be at least 2-dim, received shape: {shapes.show(x.shape)}")
-        return set_band(np.array(x), band, *band_of(k), align)
+        return set_band(xp, np.array(x) if xp is np else x, band, *band_of(k), align)
 
     return kernel
 
@@ -129,7 +131,8 @@ def _diag_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(diagonal: Any) -> Any:
         if not diagonal.ndim:
             raise InvalidArgumentError("input must be at least 1-dim, received shape: []")
-        return set_band(zeros(np, (*diagonal.shape, diagonal.shape[-1]), dtype), diagonal, 0, 0, "LEFT_LEFT")
+        out = zeros(xp, (*diagonal.shape, diagonal.shape[-1]), dtype, diagonal)
+        return set_band(xp, out, diagonal, 0, 0, "LEFT_LEFT")
 
     return kernel
 
@@ -270,6 +273,7 @@ for _version_name, _attrs in (("V3", {**_ANY, "align": _ALIGN}), ("V2", _ANY)):
             _attrs,
             shape=_shape,
             kernel=_kernel,
+            xp=True,
             grad=_grad,
             jvp=linear(*_moved), batch=first_in_step(*((0, 1) if _type == "MatrixSetDiag" else (0,))),
             form=_BANDED_FORMS[_type],
@@ -288,7 +292,7 @@ for _prefix in ("", "Batch"):
          "Matrices with the given main diagonal, and zeros elsewhere."),
         ("MatrixDiagPart", "input: T", "diagonal: T",
          lambda c: [band_shape(c.shapes[0], (0, 0))],
-         lambda xp, attrs: lambda x: pack_band(x, 0, 0, None, "LEFT_LEFT", attrs["T"]),
+         lambda xp, attrs: lambda x: pack_band(xp, x, 0, 0, None, "LEFT_LEFT", attrs["T"]),
          lambda b, n, dy: [b.MatrixSetDiag(b.ZerosLike(n.input), dy)], ["input"],
          lambda x: part_model(x, 0, 0),
          (((3, 3),), ((2, 2, 3),), ((3, 2),)),
@@ -309,6 +313,7 @@ for _prefix in ("", "Batch"):
             _ANY,
             shape=_shape,
             kernel=_kernel,
+            xp=True,
             grad=_grad,
             jvp=linear(*_along), batch=in_step,
             form=_MAIN_FORMS[_type],
@@ -321,7 +326,8 @@ for _prefix in ("", "Batch"):
 
 
 def _band_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    zero = b"" if attrs["T"] is dtypes.string else attrs["T"].numpy.type(0)
+    dtype = attrs["T"]
+    zero = b"" if dtype is dtypes.string else dtype.numpy.type(0)
 
     def kernel(x: Any, num_lower: Any, num_upper: Any) -> Any:
         if x.ndim < 2 or num_lower.ndim or num_upper.ndim:
@@ -333,9 +339,10 @@ def _band_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for name, n, least in (("lower", lower, rows), ("upper", upper, cols)):
             if n > least:
                 raise InvalidArgumentError(f"num_{name} must be negative or less or equal to {least}, got: {n}")
-        distance = xp.arange(rows)[:, None] - xp.arange(cols)
+        here = placed(xp, x)
+        distance = xp.arange(rows, **here)[:, None] - xp.arange(cols, **here)
         inside = (distance <= (lower if lower >= 0 else rows)) & (-distance <= (upper if upper >= 0 else cols))
-        return xp.where(inside, x, zero)
+        return xp.where(inside, x, zero if xp is np else zeros(xp, (), dtype, x))
 
     return kernel
 
@@ -359,6 +366,7 @@ for _type, _index, _attrs in (
         _attrs,
         shape=same_as(0),
         kernel=_band_part_kernel,
+        xp=True,
         grad=lambda b, n, dy: [b.MatrixBandPart(dy, n.num_lower, n.num_upper), None, None],
         jvp=linear("input"),
         batch=first_in_step(0),
@@ -381,12 +389,16 @@ def _tensor_diag_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _tensor_diag_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["T"]
+
     def kernel(x: Any) -> Any:
         if not x.ndim:
             raise InvalidArgumentError("Input must be at least rank 1, got 0")
-        out = zeros(np, x.shape + x.shape, attrs["T"])
-        out.reshape(-1)[:: x.size + 1] = x.ravel()
-        return out
+        n, shape = math.prod(x.shape), x.shape + x.shape
+        check_size(shape, dtype)
+        out = zeros(xp, (n * n,), dtype, x)
+        out[:: n + 1] = xp.reshape(x, (n,))
+        return xp.reshape(out, shape)
 
     return kernel
 
@@ -409,8 +421,8 @@ def _tensor_diag_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"The rank must be even and positive and both halves of the shape equal, got {shapes.show(x.shape)}"
             )
-        n = int(np.prod(shape))
-        return x.reshape(n, n).diagonal().reshape(shape)
+        n = math.prod(shape)
+        return xp.reshape(xp.reshape(x, (n * n,))[:: n + 1], shape)
 
     return kernel
 
@@ -431,6 +443,7 @@ op(
     _NUMBERS,
     shape=_tensor_diag_shape,
     kernel=_tensor_diag_kernel,
+    xp=True,
     grad=lambda b, n, dy: [b.DiagPart(dy)],
     jvp=linear("diagonal"),
     batch=diagonal_tensor,
@@ -446,6 +459,7 @@ op(
     _NUMBERS,
     shape=_tensor_diag_part_shape,
     kernel=_tensor_diag_part_kernel,
+    xp=True,
     grad=lambda b, n, dy: [b.Diag(dy)],
     jvp=linear("input"),
     batch=diagonal_part,

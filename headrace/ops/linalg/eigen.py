@@ -19,8 +19,10 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import conj
+from headrace.opkit.namespaces import converter, dtype_in
 from headrace.ops.linalg.matrices import (
     adjoint,
+    adjoint_of,
     are_finite,
     check_square,
     differences,
@@ -32,6 +34,7 @@ from headrace.ops.linalg.matrices import (
     phases,
     real_part,
     scale_columns,
+    single_or_more,
     small_for,
     square,
 )
@@ -55,29 +58,37 @@ def _shape(c: Inference) -> Sequence[Shape]:
 # *** Self-adjoint matrices ***
 
 
-def _self_adjoint(x: Any, t: np.dtype, vectors: bool) -> tuple[Any, Any]:
-    check_square(x)
-    if x.dtype == np.float16:
-        x = x.astype(np.float32)
-    if not are_finite(np.tril(x)).all():
-        raise InvalidArgumentError("Self-adjoint eigen decomposition was not successful. The input might not be valid.")
-    if not vectors:
-        return np.linalg.eigvalsh(x).astype(t), np.zeros((0,), t)
-    e, v = np.linalg.eigh(x)
-    return e.astype(t), (v * phases(v)).astype(t, copy=False)
+def _self_adjoint(xp: Any, t: DType, vectors: bool) -> Any:
+    widen, back = converter(xp, single_or_more(t)), converter(xp, t)
+
+    def decompose(x: Any) -> tuple[Any, Any]:
+        check_square(x)
+        x = widen(x)
+        lower = xp.tril(x)
+        if not xp.all(are_finite(lower, xp)):
+            raise InvalidArgumentError(
+                "Self-adjoint eigen decomposition was not successful. The input might not be valid."
+            )
+        if xp is not np:  # the standard leaves open which half is read
+            x = lower + adjoint_of(xp.tril(x, k=-1), xp)
+        if not vectors:
+            return back(xp.linalg.eigvalsh(x)), xp.zeros((0,), dtype=dtype_in(xp, t), device=x.device)
+        e, v = xp.linalg.eigh(x)
+        return back(e), back(v * phases(v, xp))
+
+    return decompose
 
 
 def _self_adjoint_kernel(xp: Any, attrs: Any) -> Any:
-    t, vectors = attrs["T"].numpy, attrs["compute_v"]
-    return lambda x: _self_adjoint(x, t, vectors)
+    return _self_adjoint(xp, attrs["T"], attrs["compute_v"])
 
 
 def _joined_kernel(xp: Any, attrs: Any) -> Any:
-    t = attrs["T"].numpy
+    decompose = _self_adjoint(xp, attrs["T"], True)
 
     def kernel(x: Any) -> Any:
-        e, v = _self_adjoint(x, t, True)
-        return np.concatenate([e[..., None, :], v], axis=-2)
+        e, v = decompose(x)
+        return xp.concat([e[..., None, :], v], axis=-2)
 
     return kernel
 
@@ -120,7 +131,7 @@ def _joined_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 # *** Any square matrices ***
 
 
-def _eig_kernel(xp: Any, attrs: Any) -> Any:
+def _eig_kernel(attrs: Any) -> Any:
     t, vectors = attrs["Tout"].numpy, attrs["compute_v"]
 
     def kernel(x: Any) -> Any:
@@ -211,6 +222,7 @@ for _type, _types in (("SelfAdjointEigV2", _NUMBERS), ("BatchSelfAdjointEigV2", 
         {"compute_v": True, "T": _types},
         shape=_shape,
         kernel=_self_adjoint_kernel,
+        xp=True,
         grad=_self_adjoint_grad,
         batch=in_step,
         facts=_FACTS,
@@ -227,6 +239,7 @@ for _type, _types in (("SelfAdjointEig", _OLD | {float16}), ("BatchSelfAdjointEi
         {"T": _types},
         shape=_joined_shape,
         kernel=_joined_kernel,
+        xp=True,
         grad=_joined_grad,
         batch=in_step,
         facts=_FACTS,
@@ -241,6 +254,7 @@ op(
     {"compute_v": True, "T": _OLD | COMPLEX, "Tout": COMPLEX},
     shape=_shape,
     kernel=_eig_kernel,
+    xp=False,  # the standard has no eigenvalues of matrices that are not self-adjoint
     grad=_eig_grad,
     batch=in_step,
     facts=Facts(cost=matrix_cost(25), blas=True),

@@ -138,11 +138,13 @@ def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def multiply(*arrays: Any) -> Any:
         operands = [x for pair in zip(arrays, subscripts, strict=True) for x in pair]
-        return xp.einsum(
+        return np.einsum(
             *operands, result, optimize=len(arrays) > 1 and arrays[0].size > thresholds.EINSUM_SEARCH_ELEMENTS
         )
 
     product = widened(multiply, t)
+    if xp is not np:
+        return _portable(xp, ins, out, t)
 
     def kernel(*arrays: Any) -> Any:
         dims = _dims(ins, out, [x.shape for x in arrays])
@@ -157,6 +159,67 @@ def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         return whole
 
     return kernel
+
+
+def _portable(xp: Any, ins: list[list[str]], out: list[str], t: DType) -> Any:
+    """The kernel by functions of the standard.
+
+    A product of two inputs is a stack of products of matrices.
+    """
+
+    def diagonal(x: Any, labels: list[str]) -> tuple[Any, list[str]]:
+        """The input without repeated labels."""
+        for k in dict.fromkeys(labels):
+            while labels.count(k) > 1:
+                first = labels.index(k)
+                second = labels.index(k, first + 1)
+                x = xp.linalg.diagonal(xp.moveaxis(x, (first, second), (-2, -1)))
+                labels = [*(m for i, m in enumerate(labels) if i not in (first, second)), k]
+        return x, labels
+
+    def summed(x: Any, labels: list[str], elsewhere: set[str]) -> tuple[Any, list[str]]:
+        """The input summed over the labels that are nowhere else."""
+        axes = tuple(i for i, k in enumerate(labels) if k not in elsewhere)
+        x = xp.sum(x, axis=axes, dtype=x.dtype) if axes else x
+        return x, [k for k in labels if k in elsewhere]
+
+    def ordered(x: Any, labels: list[str], wanted: list[str]) -> Any:
+        return xp.permute_dims(x, tuple(labels.index(k) for k in wanted))
+
+    def multiply(x: Any, a: list[str], y: Any, b: list[str], kept: set[str]) -> tuple[Any, list[str]]:
+        both = [k for k in a if k in b]
+        batch, inner = [k for k in both if k in kept], [k for k in both if k not in kept]
+        rows, columns = [k for k in a if k not in b], [k for k in b if k not in a]
+        x, y = ordered(x, a, batch + rows + inner), ordered(y, b, batch + inner + columns)
+        n, m = len(batch), len(batch) + len(inner)
+        shape = (*x.shape[: n + len(rows)], *y.shape[m:])
+        sizes = math.prod(x.shape[:n]), math.prod(x.shape[n : n + len(rows)]), math.prod(y.shape[n:m])
+        found = xp.reshape(x, sizes) @ xp.reshape(y, (sizes[0], sizes[2], math.prod(y.shape[m:])))
+        return xp.reshape(found, shape), batch + rows + columns
+
+    def compute(*arrays: Any) -> Any:
+        found = []
+        dims = _dims(ins, out, [x.shape for x in arrays])
+        free = [f"{_DOTS}{i}" for i in range(len(dims[_DOTS]))]
+        sides = [_spelled(s, free, x.ndim) for s, x in zip(ins, arrays, strict=True)]
+        result = _spelled(out, free, len(out) - 1 + len(free))
+        sizes = dims | dict(zip(free, dims[_DOTS], strict=True))
+        for i, (x, labels) in enumerate(zip(arrays, sides, strict=True)):
+            x = xp.broadcast_to(x, tuple(sizes[k] for k in labels))
+            found.append(summed(*diagonal(x, labels), {*result}.union(*sides[:i], *sides[i + 1 :])))
+        y, labels = found[0] if len(found) == 1 else multiply(*found[0], *found[1], {*result})
+        unique = list(dict.fromkeys(result))
+        y = ordered(y, labels, unique)
+        for axis, k in enumerate(result):
+            if axis != (first := result.index(k)):  # the result is on the diagonal
+                y = xp.expand_dims(y, axis=axis)
+                spread = [[-1 if i == at else 1 for i in range(y.ndim)] for at in (first, axis)]
+                number = xp.arange(sizes[k], dtype=xp.int64, device=y.device)
+                is_same = xp.reshape(number, tuple(spread[0])) == xp.reshape(number, tuple(spread[1]))
+                y = xp.where(is_same, y, xp.zeros((), dtype=y.dtype, device=y.device))
+        return y
+
+    return widened(compute, t, xp)
 
 
 # *** Gradient ***
@@ -283,6 +346,7 @@ op(
     {"equation": string_attr(), "N": int_attr(minimum=1), "T": INEXACT | INDEX},
     shape=_shape,
     kernel=_kernel,
+    xp=True,
     grad=_grad,
     jvp=multilinear("inputs"),
     batch=einsum,

@@ -84,7 +84,7 @@ def _logarithm(t: Any) -> Any:
 
 
 def _kernel(f: Callable[[Any], Any]) -> Any:
-    def factory(xp: Any, attrs: Any) -> Any:
+    def factory(attrs: Any) -> Any:
         t = attrs["T"].numpy
 
         def kernel(x: Any) -> Any:
@@ -170,6 +170,7 @@ for _type, _types, _f, _sample, _doc in (
         {"T": _types},
         shape=square_matrices,
         kernel=_kernel(_f),
+        xp=False,  # by functions of SciPy
         grad=_grad,
         jvp=_jvp,
         batch=in_step,

@@ -83,7 +83,7 @@ def _by_lapack(x: np.ndarray, rows: np.ndarray) -> None:
         rows[i], rows[j] = rows[j], rows[i]
 
 
-def _kernel(xp: Any, attrs: Any) -> Any:
+def _kernel(attrs: Any) -> Any:
     t, index = attrs["T"].numpy, attrs["output_idx_type"].numpy
     decompose = _decompose if t.kind == "c" else _by_lapack
 
@@ -148,6 +148,7 @@ op(
     {"T": frozenset({float16, float32, float64}) | COMPLEX, "output_idx_type": type_attr(INDEX, dtypes.int32)},
     shape=_shape,
     kernel=_kernel,
+    xp=False,  # the standard has no such decomposition
     grad=_grad,
     batch=in_step,
     facts=Facts(cost=matrix_cost(1), blas=True),

@@ -115,7 +115,7 @@ def _substituted(a: Any, b: Any, lower: bool, adjoint: bool, xp: Any) -> Any:
 
 
 def refusing(f: Callable[..., Any], message: str) -> Callable[..., Any]:
-    """Returns `f` with an `InvalidArgumentError` in place of the error of matrices that have no result."""
+    """Returns `f` with an `InvalidArgumentError` for matrices that have no result."""
 
     @functools.wraps(f)
     def call(*args: Any) -> Any:

@@ -9,7 +9,7 @@ that of the element that the reflection maps to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float6
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
 from headrace.opkit.batch_rules import in_step
+from headrace.opkit.namespaces import converter
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import (
     adjoint,
@@ -27,6 +28,7 @@ from headrace.ops.linalg.matrices import (
     matrix_cost,
     mul,
     real_part,
+    single_or_more,
     small_for,
 )
 from headrace.shapes import Shape, with_rank_at_least
@@ -42,12 +44,13 @@ def _shape(c: Inference) -> Sequence[Shape]:
 
 
 def _kernel(xp: Any, attrs: Any) -> Any:
-    t, mode = attrs["T"].numpy, cast("Any", "complete" if attrs["full_matrices"] else "reduced")
+    widen, back = converter(xp, single_or_more(attrs["T"])), converter(xp, attrs["T"])
+    mode = "complete" if attrs["full_matrices"] else "reduced"
 
     def kernel(x: Any) -> Any:
         check_matrices(x)
-        q, r = np.linalg.qr(x.astype(np.float32) if t == np.float16 else x, mode)
-        return q.astype(t, copy=False), r.astype(t, copy=False)
+        q, r = xp.linalg.qr(widen(x), mode=mode)
+        return back(q), back(r)
 
     return kernel
 
@@ -117,6 +120,7 @@ op(
     {"full_matrices": False, "T": frozenset({float16, float32, float64}) | COMPLEX},
     shape=_shape,
     kernel=_kernel,
+    xp=True,
     grad=_grad,
     batch=in_step,
     facts=Facts(cost=matrix_cost(4), blas=True),

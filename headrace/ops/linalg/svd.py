@@ -15,6 +15,7 @@ from headrace.dtypes import COMPLEX, DType, complex128, float16, float32, float6
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op
 from headrace.opkit.batch_rules import in_step
+from headrace.opkit.namespaces import converter, dtype_in
 from headrace.ops.linalg.matrices import (
     adjoint,
     adjoint_of,
@@ -31,6 +32,7 @@ from headrace.ops.linalg.matrices import (
     safe_reciprocal,
     scale_columns,
     scale_rows,
+    single_or_more,
     small_for,
 )
 from headrace.shapes import Shape, with_rank_at_least
@@ -52,31 +54,35 @@ def _shape(c: Inference) -> Sequence[Shape]:
     return [s, (*batch, m, m if full else k), (*batch, n, n if full else k)]
 
 
-def _turned(u: Any, v: Any) -> tuple[Any, Any]:
+def _turned(u: Any, v: Any, xp: Any = np) -> tuple[Any, Any]:
     """`u` and `v` with normalized phases.
 
     The columns of a pair are multiplied by the same factor; columns without a partner have their own.
     """
-    by_v, by_u = phases(v), phases(u)
+    by_v, by_u = phases(v, xp), phases(u, xp)
     k = min(by_u.shape[-1], by_v.shape[-1])
     by_u[..., :k] = by_v[..., :k]
     return u * by_u, v * by_v
 
 
 def _kernel(xp: Any, attrs: Any) -> Any:
-    t, full, vectors = attrs["T"].numpy, attrs["full_matrices"], attrs["compute_uv"]
+    t, full, vectors = attrs["T"], attrs["full_matrices"], attrs["compute_uv"]
+    widen, back = converter(xp, single_or_more(t)), converter(xp, t)
 
     def decompose(x: Any) -> tuple[Any, ...]:
         if not vectors:
-            return (np.linalg.svd(x, compute_uv=False).astype(t),)
-        u, s, vh = np.linalg.svd(x, full_matrices=full)
-        u, v = _turned(u, adjoint_of(vh))
-        return s.astype(t), u.astype(t, copy=False), v.astype(t, copy=False)
+            return (back(xp.linalg.svdvals(x)),)
+        u, s, vh = xp.linalg.svd(x, full_matrices=full)
+        u, v = _turned(u, adjoint_of(vh, xp), xp)
+        return back(s), back(u), back(v)
 
     def kernel(x: Any) -> Any:
         check_matrices(x)
-        found = if_finite(decompose, x.astype(np.float32) if t == np.float16 else x)
-        return found if vectors else (*found, np.zeros((0,), t), np.zeros((0,), t))
+        found = if_finite(decompose, widen(x), xp)
+        if vectors:
+            return found
+        nothing = xp.zeros((0,), dtype=dtype_in(xp, t), device=x.device)
+        return *found, nothing, nothing
 
     return kernel
 
@@ -149,6 +155,7 @@ for _type, _types in (("Svd", _NUMBERS | {float16}), ("BatchSvd", _NUMBERS)):
         {"compute_uv": True, "full_matrices": False, "T": _types},
         shape=_shape,
         kernel=_kernel,
+        xp=True,
         grad=_grad,
         batch=in_step,
         facts=Facts(cost=matrix_cost(10), blas=True),

@@ -9,13 +9,14 @@ no gradient. Arrays of every layout are viewed as [outer, channels, inner]; half
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace import thresholds
-from headrace.dtypes import NUMERIC, DType, bfloat16, float16, float32, float64
+from headrace.dtypes import INTEGER, NUMERIC, DType, bfloat16, float16, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
@@ -33,16 +34,17 @@ from headrace.opkit.batch_rules import folding
 from headrace.opkit.batch_windows import channelwise
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.kernel_library import KernelLibrary, kernel_library
+from headrace.opkit.namespaces import converter, dtype_in, is_standard, number
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank
 
 Array = np.ndarray
 
 
-def _flat(x: Array, channels: int) -> Array:
+def _flat(xp: Any, x: Any, channels: int) -> Any:
     """`x` in float32 as [outer, channels, inner]."""
-    outer = int(np.prod(x.shape[:channels]))
-    return x.astype(np.float32, copy=False).reshape(outer, x.shape[channels], int(np.prod(x.shape[channels + 1 :])))
+    outer, inner = math.prod(x.shape[:channels]), math.prod(x.shape[channels + 1 :])
+    return xp.reshape(converter(xp, float32)(x), (outer, x.shape[channels], inner))
 
 
 def _total(*factors: Array) -> Array:
@@ -96,6 +98,69 @@ def _centred(
         out *= factor[:, None]
 
 
+class _Channels:
+    """Sums over the channels of arrays [outer, channels, inner], and arithmetic with vectors of them."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+
+    def moments(self, x: Any) -> tuple[Any, Any]:
+        """The mean and the variance of each channel."""
+        n = x.shape[0] * x.shape[2]
+        mean = self._xp.sum(x, axis=(0, 2)) / n
+        rest = x - mean[:, None]
+        return mean, self._xp.sum(rest * rest, axis=(0, 2)) / n
+
+    def scaled(self, x: Any, mean: Any, factor: Any, offset: Any) -> Any:
+        """`(x - mean) * factor + offset`."""
+        return (x - mean[:, None]) * factor[:, None] + offset[:, None]
+
+    def products(self, g: Any, x: Any, mean: Any) -> tuple[Any, Any]:
+        """The sums of `g` and of `g * (x - mean)` over each channel."""
+        return self._xp.sum(g, axis=(0, 2)), self._xp.sum(g * (x - mean[:, None]), axis=(0, 2))
+
+    def centred(self, g: Any, x: Any, mean: Any, slope: Any, shift: Any, factor: Any) -> Any:
+        """`((x - mean) * slope + g - shift) * factor`."""
+        return ((x - mean[:, None]) * slope[:, None] + g - shift[:, None]) * factor[:, None]
+
+
+class _NumpyChannels(_Channels):
+    """The same on numpy's arrays, with fewer passes over the memory."""
+
+    def __init__(self) -> None:
+        super().__init__(np)
+        self._library = kernel_library()
+
+    def moments(self, x: Array) -> tuple[Array, Array]:
+        return _moments(x, self._library)
+
+    def scaled(self, x: Array, mean: Array, factor: Array, offset: Array) -> Array:
+        out = np.empty(x.shape, np.float32)
+        _scaled(x, mean, factor, offset, out, self._library)
+        return out
+
+    def products(self, g: Array, x: Array, mean: Array) -> tuple[Array, Array]:
+        return _products(g, x, mean, self._library)
+
+    def centred(self, g: Array, x: Array, mean: Array, slope: Array, shift: Array, factor: Array) -> Array:
+        out = np.empty(x.shape, np.float32)
+        _centred(g, x, mean, slope, shift, factor, out, self._library)
+        return out
+
+
+def _channels_in(xp: Any) -> _Channels:
+    return _NumpyChannels() if xp is np else _Channels(xp)
+
+
+def _copier(xp: Any, t: DType) -> Callable[[Any], Any]:
+    """Returns a function that makes a new array of dtype `t`.
+
+    Two results are never one array.
+    """
+    to = dtype_in(xp, t)
+    return (lambda s: xp.astype(s, to)) if is_standard(xp) else lambda s: s.astype(to)
+
+
 # *** The fused ops ***
 
 
@@ -110,22 +175,20 @@ def _require(x: Array, layout: str, vectors: Mapping[str, Array]) -> int:
     for name, v in vectors.items():
         if v.ndim != 1:
             raise InvalidArgumentError(f"{name.split(', ')[-1]} must be 1-dimensional, got {show(v.shape)}")
-        if len(v) != x.shape[axis]:
+        if v.shape[0] != x.shape[axis]:
             raise InvalidArgumentError(
-                f"{name} must have the same number of elements as the channels of x, got {len(v)} and {x.shape[axis]}"
+                f"{name} must have the same number of elements as the channels of x, got {v.shape[0]} and "
+                f"{x.shape[axis]}"
             )
     return axis
-
-
-def _wide(v: Array) -> Array:
-    return v.astype(np.float32, copy=False)
 
 
 def _norm(version: int) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         layout, training, t, u = attrs["data_format"], attrs["is_training"], attrs["T"], attrs.get("U", attrs["T"])
-        epsilon, factor = np.float32(attrs["epsilon"]), np.float32(attrs["exponential_avg_factor"])
-        library = kernel_library(xp)
+        epsilon, factor = (number(xp, attrs[a], float32) for a in ("epsilon", "exponential_avg_factor"))
+        channels, wide = _channels_in(xp), converter(xp, float32)
+        back, copied = converter(xp, t), _copier(xp, u)
 
         def kernel(x: Array, scale: Array, offset: Array, mean: Array, variance: Array) -> tuple[Any, ...]:
             given = {"scale": scale, "offset": offset}
@@ -138,26 +201,23 @@ def _norm(version: int) -> Any:
             for name, v in (("mean", mean), ("variance", variance)):  # also where they do not count
                 if v.ndim != 1:
                     raise InvalidArgumentError(f"{name} must be 1-dimensional, got {show(v.shape)}")
-            flat = _flat(x, axis)
-            outer, channels, inner = flat.shape
-            n = outer * inner
-            y = np.empty(x.shape, np.float32)
-            if not x.size:
-                nothing = np.full(channels, np.nan, np.float32)
+            y = flat = _flat(xp, x, axis)
+            n = flat.shape[0] * flat.shape[2]
+            if 0 in x.shape:
+                nothing = xp.full((flat.shape[1],), math.nan, dtype=flat.dtype, device=flat.device)
                 statistics: tuple[Any, ...] = (nothing,) * 4
             else:
-                m, v = _moments(flat, library) if training else (_wide(mean), _wide(variance))
-                factors = _wide(scale) / np.sqrt(v + epsilon)
-                _scaled(flat, m, factors, _wide(offset), y.reshape(flat.shape), library)
-                batch: tuple[Any, ...] = (m, v * np.float32(n / max(n - 1, 1)) if training else v)
+                m, v = channels.moments(flat) if training else (wide(mean), wide(variance))
+                y = channels.scaled(flat, m, wide(scale) / xp.sqrt(v + epsilon), wide(offset))
+                batch: tuple[Any, ...] = (m, v * number(xp, n / max(n - 1, 1), float32) if training else v)
                 if training and factor != 1:
                     batch = tuple(
-                        (1 - factor) * _wide(old) + factor * new
+                        (1 - factor) * wide(old) + factor * new
                         for old, new in zip((mean, variance), batch, strict=True)
                     )
                 statistics = (*batch, m, v)
-            out = y.astype(t.numpy, copy=False), *(s.astype(u.numpy) for s in statistics)
-            return (*out, np.zeros((), u.numpy)) if version == 3 else out
+            out = back(xp.reshape(y, x.shape)), *map(copied, statistics)
+            return (*out, xp.zeros((), dtype=dtype_in(xp, u), device=flat.device)) if version == 3 else out
 
         return kernel
 
@@ -166,7 +226,8 @@ def _norm(version: int) -> Any:
 
 def _norm_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
     layout, training, t, u = attrs["data_format"], attrs["is_training"], attrs["T"], attrs.get("U", attrs["T"])
-    epsilon, library = np.float32(attrs["epsilon"]), kernel_library(xp)
+    epsilon, channels, wide = number(xp, attrs["epsilon"], float32), _channels_in(xp), converter(xp, float32)
+    back, copied = converter(xp, t), _copier(xp, u)
 
     def kernel(
         dy: Array, x: Array, scale: Array, mean: Array, variance: Array, reserved: Any = None
@@ -177,19 +238,17 @@ def _norm_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"y_backprop has shape {show(dy.shape)}"
             )
         axis = _require(x, layout, {"scale": scale, "reserve_space_1": mean, "reserve_space_2": variance})
-        g, flat, mean = _flat(dy, axis), _flat(x, axis), _wide(mean)
-        n = np.float32(max(1, g.shape[0] * g.shape[2]))
-        inverse = 1 / np.sqrt(_wide(variance) + epsilon)
-        by_offset, moment = _products(g, flat, mean, library)
-        by_scale, factor = moment * inverse, _wide(scale) * inverse
-        dx = np.empty(x.shape, np.float32)
-        out = dx.reshape(flat.shape)
+        g, flat, mean = _flat(xp, dy, axis), _flat(xp, x, axis), wide(mean)
+        n = number(xp, max(1, g.shape[0] * g.shape[2]), float32)
+        inverse = 1 / xp.sqrt(wide(variance) + epsilon)
+        by_offset, moment = channels.products(g, flat, mean)
+        by_scale, factor = moment * inverse, wide(scale) * inverse
         if training:
-            _centred(g, flat, mean, -inverse * by_scale / n, by_offset / n, factor, out, library)
+            dx = channels.centred(g, flat, mean, -inverse * by_scale / n, by_offset / n, factor)
         else:
-            np.multiply(g, factor[:, None], out)
-        sums = (s.astype(u.numpy) for s in (by_scale, by_offset))
-        return dx.astype(t.numpy, copy=False), *sums, *(np.zeros(0, u.numpy) for _ in range(2))
+            dx = g * factor[:, None]
+        empty = (xp.zeros((0,), dtype=dtype_in(xp, u), device=g.device) for _ in range(2))
+        return back(xp.reshape(dx, x.shape)), copied(by_scale), copied(by_offset), *empty
 
     return kernel
 
@@ -314,36 +373,44 @@ def _norm_grad_rule(b: Any, n: Any, u: Any, v: Any, w: Any, *empty: Any) -> list
 
 
 def _global_norm(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    epsilon, scaled = attrs["variance_epsilon"], attrs["scale_after_normalization"]
+    scaled, back = attrs["scale_after_normalization"], converter(xp, attrs["T"])
+    widen, epsilon = _wide(xp, attrs)
 
     def kernel(x: Array, m: Array, v: Array, beta: Array, gamma: Array) -> Array:
         _require_vectors(x, mean=m, var=v, beta=beta, gamma=gamma)
-        wide = np.float32 if attrs["T"] in HALF else attrs["T"].numpy
-        x, m, v, beta, gamma = (a.astype(wide, copy=False) for a in (x, m, v, beta, gamma))
-        factor = 1 / np.sqrt(v + v.dtype.type(epsilon))
-        out: Array = (x - m) * (factor * gamma if scaled else factor) + beta
-        return out.astype(attrs["T"].numpy, copy=False)
+        x, m, v, beta, gamma = map(widen, (x, m, v, beta, gamma))
+        factor = 1 / xp.sqrt(v + epsilon)
+        return back((x - m) * (factor * gamma if scaled else factor) + beta)
 
     return kernel
 
 
+def _wide(xp: Any, attrs: Mapping[str, Any]) -> tuple[Callable[[Any], Any], Any]:
+    """Returns the converter to the dtype of the computation, and the epsilon."""
+    t = float32 if attrs["T"] in HALF else attrs["T"]
+    epsilon = number(xp, attrs["variance_epsilon"], t)
+    # the standard has no roots of integers
+    return converter(xp, float64 if t in INTEGER and xp is not np else t), epsilon
+
+
 def _global_norm_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    epsilon, scaled = attrs["variance_epsilon"], attrs["scale_after_normalization"]
+    scaled, back = attrs["scale_after_normalization"], converter(xp, attrs["T"])
+    widen, epsilon = _wide(xp, attrs)
+    total = _total if xp is np else lambda *factors: xp.sum(math.prod(factors), axis=(0, 2))[:, None]
 
     def kernel(x: Array, m: Array, v: Array, gamma: Array, dy: Array) -> tuple[Any, ...]:
         _require_vectors(x, mean=m, var=v, gamma=gamma)
         if dy.shape != x.shape:
             raise InvalidArgumentError(f"backprop must have the shape of t: {show(dy.shape)} != {show(x.shape)}")
-        wide = np.float32 if attrs["T"] in HALF else attrs["T"].numpy
-        x, m, v, gamma, dy = (a.astype(wide, copy=False) for a in (x, m, v, gamma, dy))
-        inverse = 1 / np.sqrt(v + v.dtype.type(epsilon))
+        x, m, v, gamma, dy = map(widen, (x, m, v, gamma, dy))
+        inverse = 1 / xp.sqrt(v + epsilon)
         factor = inverse * gamma if scaled else inverse
-        g = dy.reshape(-1, x.shape[-1], 1)
-        total = _total(g)[:, 0]
-        moment = _total(g, (x - m).reshape(g.shape))[:, 0]
-        by_scale = moment * inverse if scaled else np.zeros_like(moment)
-        out = (dy * factor, -total * factor, -moment * factor * inverse**2 / 2, total, by_scale)
-        return tuple(a.astype(attrs["T"].numpy, copy=False) for a in out)
+        g = xp.reshape(dy, (math.prod(x.shape[:-1]), x.shape[-1], 1))
+        by_offset = total(g)[:, 0]
+        moment = total(g, xp.reshape(x - m, g.shape))[:, 0]
+        by_scale = moment * inverse if scaled else xp.zeros_like(moment)
+        out = (dy * factor, -by_offset * factor, -moment * factor * inverse**2 / 2, by_offset, by_scale)
+        return tuple(map(back, out))
 
     return kernel
 
@@ -584,6 +651,7 @@ for _version, _suffix in ((1, ""), (2, "V2"), (3, "V3")):
         _types | _attrs | {"exponential_avg_factor": 1.0},
         shape=_norm_shape,
         kernel=_norm(_version),
+        xp=True,
         grad=_norm_rule(_suffix),
         batch=channelwise(0),
         facts=Facts(cost=flops_per_input(8)),
@@ -607,6 +675,7 @@ for _version, _suffix in ((1, ""), (2, "V2"), (3, "V3")):
         _types | _attrs,
         shape=_norm_grad_shape,
         kernel=_norm_grad,
+        xp=True,
         grad=_norm_grad_rule,
         batch=channelwise(0, 1),
         facts=Facts(cost=flops_per_input(10)),
@@ -623,6 +692,7 @@ op(
     {"T": NUMERIC, "variance_epsilon": float_attr(), "scale_after_normalization": bool_attr()},
     shape=_global_shape,
     kernel=_global_norm,
+    xp=True,
     grad=_global_rule,
     batch=folding(0),
     facts=Facts(cost=flops_per_input(4)),
@@ -637,6 +707,7 @@ op(
     {"T": NUMERIC, "variance_epsilon": float_attr(), "scale_after_normalization": bool_attr()},
     shape=_global_grad_shape,
     kernel=_global_norm_grad,
+    xp=True,
     grad=_global_grad_rule,
     facts=Facts(cost=flops_per_input(8)),
     oracle=_global_grad_oracle,

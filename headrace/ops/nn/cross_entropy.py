@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from headrace.dtypes import FLOATING, INDEX, DType, int32, int64
+from headrace.dtypes import FLOATING, INDEX, DType, float32, int32, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
@@ -22,6 +22,7 @@ from headrace.opkit.batch_shapes import cross_entropy
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import stretched
 from headrace.opkit.kernel_library import with_library
+from headrace.opkit.namespaces import converter, is_standard
 from headrace.opkit.shape_rules import unbroadcast
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, broadcast, merge_dim, show, with_rank
@@ -35,14 +36,33 @@ def _centred(b: Any, p: Any, g: Any) -> Any:
     return b.Mul(b.Sub(g, b.Sum(b.Mul(g, p), [-1], keep_dims=True)), p)
 
 
+def _greatest(xp: Any) -> Callable[[Any], Any]:
+    """Returns a function that finds the greatest number of each row.
+
+    It is -inf in rows without numbers.
+    """
+    if not is_standard(xp):
+        # np.max adds a microsecond to the calls of this
+        maximum = np.maximum.reduce if xp is np else xp.max
+        return lambda x: maximum(x, axis=-1, keepdims=True, initial=-np.inf)
+
+    def greatest(x: Any) -> Any:
+        if x.shape[-1]:
+            return xp.max(x, axis=-1, keepdims=True)
+        return xp.full((*x.shape[:-1], 1), -math.inf, dtype=x.dtype, device=x.device)
+
+    return greatest
+
+
 # *** Labels as probabilities ***
 
 
 def _dense(xp: Any, attrs: Mapping[str, Any]) -> Any:
     t = attrs["T"]
+    greatest, widen, back = _greatest(xp), converter(xp, float32 if t in HALF else t), converter(xp, t)
 
     def both(x: Any, z: Any) -> Any:
-        shifted = x - xp.max(x, axis=-1, keepdims=True, initial=-np.inf)  # so that exp does not overflow
+        shifted = x - greatest(x)  # so that exp does not overflow
         powers = xp.exp(shifted)
         sums = xp.sum(powers, axis=-1, keepdims=True)
         loss = xp.sum(z * (xp.log(sums) - shifted), axis=-1)
@@ -51,21 +71,19 @@ def _dense(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any, z: Any) -> Any:
         if x.shape != z.shape:
             try:
-                x, z = np.broadcast_arrays(x, z)
+                np.broadcast_shapes(x.shape, z.shape)
             except ValueError:
                 raise InvalidArgumentError(
                     f"logits and labels must be broadcastable: logits_size={show(x.shape)} labels_size={show(z.shape)}"
                 ) from None
+            x, z = xp.broadcast_arrays(x, z)
         if x.ndim != 2:
             raise InvalidArgumentError(
                 "logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional, "
                 f"got {show(x.shape)}"
             )
-        if t not in HALF:
-            loss, backprop = both(x, z)
-        else:
-            loss, backprop = both(x.astype(np.float32), z.astype(np.float32))
-        return loss.astype(t.numpy, copy=False), backprop.astype(t.numpy, copy=False)
+        loss, backprop = both(widen(x), widen(z))
+        return back(loss), back(backprop)
 
     return kernel
 
@@ -133,6 +151,7 @@ op(
     {"T": FLOATING},
     shape=_dense_shape,
     kernel=_dense,
+    xp=True,
     grad=_dense_grad,
     jvp=_dense_jvp,
     batch=cross_entropy,
@@ -154,12 +173,13 @@ def _softmax(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     They are float32 for half precision.
     """
-    # np.max and np.sum add a microsecond to the calls of these
-    maximum, total = (np.maximum.reduce, np.add.reduce) if xp is np else (xp.max, xp.sum)
+    t = attrs["T"]
+    maximum, widen = _greatest(xp), converter(xp, float32 if t in HALF else t)
+    total = np.add.reduce if xp is np else xp.sum  # np.sum adds a microsecond to the calls of this
 
     def parts(x: Any) -> tuple[Any, Any, Any]:
-        wide = x.astype(np.float32) if attrs["T"] in HALF else x
-        greatest = maximum(wide, axis=-1, keepdims=True, initial=-np.inf)  # subtracted so that exp does not overflow
+        wide = widen(x)
+        greatest = maximum(wide)  # subtracted so that exp does not overflow
         powers = xp.exp(wide - greatest)
         sums = total(powers, axis=-1, keepdims=True)
         return powers / sums, xp.log(sums), greatest
@@ -169,16 +189,13 @@ def _softmax(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 def _sparse(xp: Any, attrs: Mapping[str, Any]) -> Any:
     t = attrs["T"]
-    wide = np.dtype(np.float32) if t in HALF else t.numpy
-    unsigned = np.dtype(f"u{attrs['Tlabels'].numpy.itemsize}")
-    softmax = _softmax(xp, attrs)
-    if xp is np:
-        softmax = with_library(softmax, _softmax, attrs, [wide] * 3)
+    find = _numpy_losses(attrs) if xp is np else _portable_losses(xp, attrs)
+    unsigned, back = np.dtype(f"u{attrs['Tlabels'].numpy.itemsize}"), converter(xp, t)
 
     def kernel(x: Any, at: Any) -> Any:
         if x.ndim != 2:
             raise InvalidArgumentError(f"logits must be 2-D, but got shape {show(x.shape)}")
-        if at.ndim != 1 or len(at) != len(x):
+        if at.ndim != 1 or at.shape[0] != x.shape[0]:
             raise InvalidArgumentError(
                 "logits and labels must have the same first dimension, "
                 f"got logits shape {show(x.shape)} and labels shape {show(at.shape)}"
@@ -186,20 +203,52 @@ def _sparse(xp: Any, attrs: Mapping[str, Any]) -> Any:
         classes = x.shape[1]
         if not classes:
             raise InvalidArgumentError(f"Must have at least one class, but got logits shape {show(x.shape)}")
-        # a negative label is greater than all others as an unsigned number
-        if len(at) and not np.maximum.reduce(at.view(unsigned)) < classes:
-            row = int(np.argmax((at < 0) | (at >= classes)))
+        if xp is np:  # a negative label is greater than all others as an unsigned number
+            is_wrong = len(at) and not np.maximum.reduce(at.view(unsigned)) < classes
+        else:
+            is_wrong = xp.any((at < 0) | (at >= classes))
+        if is_wrong:
+            row = int(xp.nonzero((at < 0) | (at >= classes))[0][0])
             raise InvalidArgumentError(
-                f"Received a label value of {at[row]} which is outside the valid range of [0, {classes}): label {row}"
+                f"Received a label value of {int(at[row])} which is outside the valid range of [0, {classes}): "
+                f"label {row}"
             )
-        x = np.ascontiguousarray(x)
-        backprop, log_sums, greatest = softmax(x)
-        chosen = np.arange(0, x.size, classes) + at
-        loss = log_sums[:, 0] - (x.take(chosen).astype(wide, copy=False) - greatest[:, 0])
-        backprop.reshape(-1)[chosen] -= 1
-        return loss.astype(t.numpy, copy=False), backprop.astype(t.numpy, copy=False)
+        loss, backprop = find(x, at)
+        return back(loss), back(backprop)
 
     return kernel
+
+
+def _numpy_losses(attrs: Mapping[str, Any]) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Returns the function of logits and labels that computes both results; half precision gives float32."""
+    t = attrs["T"]
+    wide = np.dtype(np.float32) if t in HALF else t.numpy
+    softmax = with_library(_softmax(np, attrs), _softmax, attrs, [wide] * 3)
+
+    def find(x: Any, at: Any) -> tuple[Any, Any]:
+        x = np.ascontiguousarray(x)
+        backprop, log_sums, greatest = softmax(x)
+        chosen = np.arange(0, x.size, x.shape[1]) + at
+        loss = log_sums[:, 0] - (x.take(chosen).astype(wide, copy=False) - greatest[:, 0])
+        backprop.reshape(-1)[chosen] -= 1
+        return loss, backprop
+
+    return find
+
+
+def _portable_losses(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Returns what `_numpy_losses` does, by functions of the standard."""
+    t = attrs["T"]
+    softmax, widen = _softmax(xp, attrs), converter(xp, float32 if t in HALF else t)
+
+    def find(x: Any, at: Any) -> tuple[Any, Any]:
+        backprop, log_sums, greatest = softmax(x)
+        classes = xp.arange(x.shape[1], dtype=at.dtype, device=x.device)
+        is_label = classes[None, :] == at[:, None]
+        chosen = xp.sum(xp.where(is_label, widen(x), 0.0), axis=1)
+        return log_sums[:, 0] - (chosen - greatest[:, 0]), xp.where(is_label, backprop - 1, backprop)
+
+    return find
 
 
 def _sparse_shape(c: Inference) -> Sequence[Shape]:
@@ -240,6 +289,7 @@ op(
     {"T": FLOATING, "Tlabels": type_attr(INDEX, int64)},
     shape=_sparse_shape,
     kernel=_sparse,
+    xp=True,
     grad=_sparse_grad,
     jvp=_sparse_jvp,
     batch=folding(0, 1),

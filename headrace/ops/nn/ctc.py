@@ -194,7 +194,7 @@ def _loss_and_gradient(x: Array, ways: _Ways, lengths: Array, counted: Array) ->
 def _ctc(blank: int) -> Any:
     """The factory for a blank that is the first class (0) or the last (-1)."""
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    def factory(attrs: Mapping[str, Any]) -> Callable[..., Any]:
         dtype = attrs.get("T", float32)
         collapse, merge = attrs["preprocess_collapse_repeated"], attrs["ctc_merge_repeated"]
         ignore = attrs["ignore_longer_outputs_than_inputs"]
@@ -309,6 +309,7 @@ for _type, _blank, _element, _types, _differs, _doc in (
         {**_ATTRS, **_types},
         shape=_shape,
         kernel=_ctc(_blank),
+        xp=False,  # labels are lists of Python
         grad=_grad,
         facts=Facts(cost=flops_per_input(100)),
         oracle=functools.partial(_alignments, _blank),

@@ -55,7 +55,7 @@ def _sparse(rows: Sequence[Sequence[int]]) -> tuple[Array, Array, Array]:
 # *** The likeliest class of each step ***
 
 
-def _greedy(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+def _greedy(attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
     t, merge, blank_index = attrs["T"], attrs["merge_repeated"], attrs["blank_index"]
 
     def kernel(x: Any, lengths: Any) -> Any:
@@ -109,6 +109,7 @@ op(
     {"merge_repeated": False, "blank_index": -1, "T": _TYPES},
     shape=lambda c: [(None, 2), (None,), (2,), (_batch(c), 1)],
     kernel=_greedy,
+    xp=False,  # the classes are lists of Python
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(4), dynamic_shape=True),
     oracle=_greedy_oracle,
@@ -225,7 +226,7 @@ class _Search:
                 child.old_blank = child.old_total = -math.inf
 
 
-def _beam_search(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+def _beam_search(attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
     t, width, top, merge = attrs["T"], attrs["beam_width"], attrs["top_paths"], attrs["merge_repeated"]
 
     def kernel(x: Any, lengths: Any) -> Any:
@@ -301,6 +302,7 @@ op(
     },
     shape=_beam_shape,
     kernel=_beam_search,
+    xp=False,  # the beams are objects of Python
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(500), dynamic_shape=True),
     oracle=_beam_oracle,

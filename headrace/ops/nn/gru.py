@@ -42,16 +42,13 @@ def _check(args: Sequence[Any], more: Sequence[tuple[str, Any]] = ()) -> None:
             raise InvalidArgumentError(f"{name} must have the shape {show(want)}, got {show(shape_of(a))}")
 
 
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
 def _cell(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(*args: Any) -> Any:
         _check(args)
         x, h, w_ru, w_c, b_ru, b_c = args
-        r, u = np.split(_sigmoid(np.concatenate([x, h], axis=1) @ w_ru + b_ru), 2, axis=1)
-        c = np.tanh(np.concatenate([x, h * r], axis=1) @ w_c + b_c)
+        gates = 1 / (1 + xp.exp(-(xp.concat([x, h], axis=1) @ w_ru + b_ru)))
+        r, u = gates[:, : h.shape[1]], gates[:, h.shape[1] :]
+        c = xp.tanh(xp.concat([x, h * r], axis=1) @ w_c + b_c)
         return r, u, c, u * h + (1 - u) * c
 
     return kernel
@@ -61,10 +58,12 @@ def _cell_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(*args: Any) -> Any:
         _check(args[:6], [*list(zip("ruc", args[6:9], strict=True)), ("d_h", args[9])])
         x, h, w_ru, w_c, _, _, r, u, c, dh = args
-        by_c = dh * (1 - u) * (1 - c * c)
-        dx_c, by_reset = np.split(by_c @ w_c.T, [x.shape[1]], axis=1)
-        gates = np.concatenate([by_reset * h * r * (1 - r), dh * (h - c) * u * (1 - u)], axis=1)
-        dx, dh_prev = np.split(gates @ w_ru.T, [x.shape[1]], axis=1)
+        by_c, n = dh * (1 - u) * (1 - c * c), x.shape[1]
+        both = by_c @ w_c.T
+        dx_c, by_reset = both[:, :n], both[:, n:]
+        gates = xp.concat([by_reset * h * r * (1 - r), dh * (h - c) * u * (1 - u)], axis=1)
+        both = gates @ w_ru.T
+        dx, dh_prev = both[:, :n], both[:, n:]
         return dx + dx_c, dh_prev + by_reset * r + dh * u, by_c, gates
 
     return kernel
@@ -190,6 +189,7 @@ op(
     _TYPES,
     shape=_cell_shape,
     kernel=_cell,
+    xp=True,
     grad=_cell_rule,
     batch=folding(0, 1),
     facts=_FACTS,
@@ -204,6 +204,7 @@ op(
     _TYPES,
     shape=_cell_grad_shape,
     kernel=_cell_grad,
+    xp=True,
     grad=missing("the gradient of a GRU has no gradient; build the cell from MatMul, Sigmoid and Tanh for that"),
     facts=_FACTS,
     oracle=_grad_oracle,

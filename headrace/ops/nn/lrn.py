@@ -21,6 +21,7 @@ from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.opkit.batch_rules import folding
 from headrace.opkit.elementwise import widened
 from headrace.opkit.kernel_library import kernel_library
+from headrace.opkit.namespaces import number
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, show, with_rank
 
@@ -30,12 +31,13 @@ Array: TypeAlias = np.ndarray
 def _near(x: Array, radius: int, xp: Any = np) -> Array:
     """Sums over the channels at a distance of at most `radius` from each."""
     channels = x.shape[-1]
-    found = kernel_library(xp).neighbors(x, radius) if x.size >= thresholds.NATIVE_CHANNELS else None
-    if found is not None:
-        return found
+    if xp is np and x.size >= thresholds.NATIVE_CHANNELS:
+        found = kernel_library().neighbors(x, radius)
+        if found is not None:
+            return found
     if radius >= channels - 1:
-        return np.broadcast_to(x.sum(-1, keepdims=True, dtype=x.dtype), x.shape)
-    out = x.copy()
+        return xp.broadcast_to(xp.sum(x, axis=-1, keepdims=True, dtype=x.dtype), x.shape)
+    out = xp.asarray(x, copy=True)
     for k in range(1, radius + 1):
         out[..., k:] += x[..., :-k]
         out[..., :-k] += x[..., k:]
@@ -60,23 +62,23 @@ def _norm_of_squares(x: Array, radius: int, bias: Any, alpha: Any, xp: Any) -> A
     return norm
 
 
-def _raised(norm: Array, beta: Any) -> Array:
+def _raised(norm: Array, beta: Any, xp: Any) -> Array:
     """`norm ** -beta`, in place of `norm`."""
     if beta == 0.5:  # twice as fast as a power
-        return np.divide(1, np.sqrt(norm, out=norm), out=norm)
+        return np.divide(1, np.sqrt(norm, out=norm), out=norm) if xp is np else 1 / xp.sqrt(norm)
     norm **= -beta
     return norm
 
 
 def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    radius, bias, alpha, beta = (np.float32(attrs[a]) for a in _ATTRS)
+    radius, bias, alpha, beta = (number(xp, attrs[a], float32) for a in _ATTRS)
 
     def normalised(x: Array) -> Array:
-        scale = _raised(_norm_of_squares(x, int(radius), bias, alpha, xp), beta)
+        scale = _raised(_norm_of_squares(x, int(radius), bias, alpha, xp), beta, xp)
         scale *= x
         return scale
 
-    compute = widened(normalised, attrs["T"])
+    compute = widened(normalised, attrs["T"], xp)
 
     def kernel(x: Array) -> Array:
         _check(attrs, x)
@@ -87,7 +89,7 @@ def _kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    radius, bias, alpha, beta = (np.float32(attrs[a]) for a in _ATTRS)
+    radius, bias, alpha, beta = (number(xp, attrs[a], float32) for a in _ATTRS)
 
     def gradient(g: Array, x: Array, y: Array) -> Array:
         norm = _norm_of_squares(x, int(radius), bias, alpha, xp)
@@ -95,12 +97,12 @@ def _grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         q /= norm
         back = x * _near(q, int(radius), xp)
         back *= 2 * alpha * beta
-        dx = _raised(norm, beta)
+        dx = _raised(norm, beta, xp)
         dx *= g
         dx -= back
         return dx
 
-    compute = widened(gradient, attrs["T"])
+    compute = widened(gradient, attrs["T"], xp)
 
     def kernel(g: Array, x: Array, y: Array) -> Array:
         _check(attrs, g, x, y)
@@ -234,6 +236,7 @@ op(
     {"T": _FLOATS} | _RECORD,
     shape=_alike,
     kernel=_kernel,
+    xp=True,
     grad=_grad,
     batch=folding(0),
     facts=Facts(cost=flops_per_input(40), fresh=True),
@@ -249,6 +252,7 @@ op(
     {"T": _FLOATS} | _RECORD,
     shape=_alike,
     kernel=_grad_kernel,
+    xp=True,
     grad=_grad_grad,
     batch=folding(0, 1, 2),
     facts=Facts(cost=flops_per_input(40), fresh=True),

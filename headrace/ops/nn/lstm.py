@@ -15,12 +15,13 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from headrace.dtypes import DType, float16, float32
+from headrace.dtypes import DType, float16, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, bool_attr, case, missing, op
 from headrace.opkit.arrays import check_size
 from headrace.opkit.batch_rules import folding
+from headrace.opkit.namespaces import converter, dtype_in, number
 from headrace.resources.values import int_of, shape_of
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank
 
@@ -37,24 +38,25 @@ _ORDER_V2: Final = (0, 2, 1, 3)
 # *** One step ***
 
 
-def _sigmoid(x: Array) -> Array:
-    # in double precision, so that 1 - y, which gradients use, is exact near y = 1
-    out: Array = 1 / (1 + np.exp(-x.astype(np.float64)))
-    return out.astype(np.float32)
-
-
 class _Cell:
     """A cell with its weights, which are float32.
 
     Args:
+      xp: the array namespace.
       w, b: of the product.
       peepholes: of `i`, `f` and `o`; None if there are none.
       order: where `i`, `ci`, `f` and `o` lie among the gates.
     """
 
-    def __init__(self, w: Array, b: Array, peepholes: Sequence[Array] | None, order: Sequence[int]) -> None:
+    def __init__(self, xp: Any, w: Array, b: Array, peepholes: Sequence[Array] | None, order: Sequence[int]) -> None:
         self.w, self.b, self.peepholes = w, b, peepholes
-        self._order = order
+        self._xp, self._order = xp, order
+        self._widen, self._back = converter(xp, float64), converter(xp, float32)
+
+    def _sigmoid(self, x: Array) -> Array:
+        # in double precision, so that 1 - y, which gradients use, is exact near y = 1
+        out: Array = self._back(1 / (1 + self._xp.exp(-self._widen(x))))
+        return out
 
     def parts(self, gates: Array) -> list[Array]:
         """The parts of `[batch, 4 * cells]` for `i`, `ci`, `f` and `o`; views."""
@@ -63,18 +65,19 @@ class _Cell:
 
     def step(self, x: Array, cs_prev: Array, h_prev: Array, forget_bias: float, clip: float) -> tuple[Array, ...]:
         """`i`, `cs`, `f`, `o`, `ci`, `co` and `h`."""
-        i, ci, f, o = self.parts(np.concatenate([x, h_prev], axis=1) @ self.w + self.b)
-        f = f + np.float32(forget_bias)
+        xp = self._xp
+        i, ci, f, o = self.parts(xp.concat([x, h_prev], axis=1) @ self.w + self.b)
+        f = f + number(xp, forget_bias, float32)
         if self.peepholes is not None:
             wci, wcf, wco = self.peepholes
             i, f = i + cs_prev * wci, f + cs_prev * wcf
-        i, f, ci = _sigmoid(i), _sigmoid(f), np.tanh(ci)
+        i, f, ci = self._sigmoid(i), self._sigmoid(f), xp.tanh(ci)
         cs = ci * i + cs_prev * f
         if clip > 0:
-            cs = np.clip(cs, -clip, clip)
+            cs = xp.clip(cs, -clip, clip)
         if self.peepholes is not None:
             o = o + cs * wco
-        o, co = _sigmoid(o), np.tanh(cs)
+        o, co = self._sigmoid(o), xp.tanh(cs)
         return i, cs, f, o, ci, co, o * co
 
     def back(self, cs_prev: Array, made: Sequence[Array], dcs: Array, dh: Array) -> tuple[Array, Array, list[Array]]:
@@ -93,14 +96,14 @@ class _Cell:
         dci = (1 - ci * ci) * dcs * i
         df, di = f * (1 - f) * dcs * cs_prev, i * (1 - i) * dcs * ci
         by_before = dcs * f
-        by_peepholes = [np.zeros(cs.shape[1], np.float32)] * 3
+        xp = self._xp
         if self.peepholes is not None:
             by_before = by_before + di * self.peepholes[0] + df * self.peepholes[1]
-            by_peepholes = [np.sum(d * s, axis=0) for d, s in ((di, cs_prev), (df, cs_prev), (do, cs))]
-        gates = np.empty((cs.shape[0], 4 * cs.shape[1]), np.float32)
-        for to, part in zip(self.parts(gates), (di, dci, df, do), strict=True):
-            to[:] = part
-        return by_before, gates, by_peepholes
+            by_peepholes = [xp.sum(d * s, axis=0) for d, s in ((di, cs_prev), (df, cs_prev), (do, cs))]
+        else:
+            by_peepholes = [xp.zeros((cs.shape[1],), dtype=cs.dtype, device=cs.device)] * 3
+        by_gate = dict(zip(self._order, (di, dci, df, do), strict=True))
+        return by_before, xp.concat([by_gate[k] for k in range(4)], axis=1), by_peepholes
 
 
 # *** Checks of shapes ***
@@ -129,26 +132,29 @@ def _check(rank: int, peephole: bool, args: Sequence[Any]) -> None:
     _expect("b", b, (4 * cells,))
 
 
-def _wide(args: Sequence[Any], t: DType) -> list[Any]:
-    return [a.astype(np.float32) for a in args] if t is float16 else list(args)
+def _wide(xp: Any, args: Sequence[Any]) -> list[Any]:
+    return list(map(converter(xp, float32), args))
 
 
-def _cell_of(w: Array, peepholes: Sequence[Array], b: Array, attrs: Mapping[str, Any], order: Sequence[int]) -> _Cell:
-    return _Cell(w, b, peepholes if attrs["use_peephole"] else None, order)
+def _cell_of(
+    xp: Any, w: Array, peepholes: Sequence[Array], b: Array, attrs: Mapping[str, Any], order: Sequence[int]
+) -> _Cell:
+    return _Cell(xp, w, b, peepholes if attrs["use_peephole"] else None, order)
 
 
-def _as(arrays: Sequence[Array], t: DType) -> tuple[Array, ...]:
-    return tuple(a.astype(t.numpy, copy=False) for a in arrays)
+def _as(xp: Any, arrays: Sequence[Array], t: DType) -> tuple[Array, ...]:
+    return tuple(map(converter(xp, t), arrays))
 
 
 def _steps(seq_len_max: Any, x: Any) -> int:
+    """Number of steps to compute of `x`, which is at least a scalar."""
     if shape_of(seq_len_max):
         raise InvalidArgumentError(
             f"`seq_len_max_tensor` must be rank 0 but is rank {len(shape_of(seq_len_max))}: one number for the batch"
         )
-    n = int_of(seq_len_max, "seq_len_max")
-    if not 0 <= n <= len(x):
-        raise InvalidArgumentError(f"seq_len_max must be in [0, {len(x)}], the number of steps in x, got {n}")
+    n, most = int_of(seq_len_max, "seq_len_max"), (*shape_of(x), 0)[0]
+    if not 0 <= n <= most:
+        raise InvalidArgumentError(f"seq_len_max must be in [0, {most}], the number of steps in x, got {n}")
     return n
 
 
@@ -160,8 +166,8 @@ def _cell(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
 
     def kernel(*args: Any) -> Any:
         _check(2, attrs["use_peephole"], args)
-        x, cs_prev, h_prev, w, *peepholes, b = _wide(args, t)
-        return _as(_cell_of(w, peepholes, b, attrs, _ORDER).step(x, cs_prev, h_prev, bias, clip), t)
+        x, cs_prev, h_prev, w, *peepholes, b = _wide(xp, args)
+        return _as(xp, _cell_of(xp, w, peepholes, b, attrs, _ORDER).step(x, cs_prev, h_prev, bias, clip), t)
 
     return kernel
 
@@ -173,9 +179,10 @@ def _cell_grad(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
         _check(2, attrs["use_peephole"], args[:8])
         for name, a in zip(("i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad"), args[8:], strict=True):
             _expect(name, a, args[1].shape)
-        _x, cs_prev, _h_prev, w, wci, wcf, wco, b, *made, dcs, dh = _wide(args, t)
-        by_before, gates, by_peepholes = _cell_of(w, (wci, wcf, wco), b, attrs, _ORDER).back(cs_prev, made, dcs, dh)
-        return _as((by_before, gates, *by_peepholes), t)
+        _x, cs_prev, _h_prev, w, wci, wcf, wco, b, *made, dcs, dh = _wide(xp, args)
+        cell = _cell_of(xp, w, (wci, wcf, wco), b, attrs, _ORDER)
+        by_before, gates, by_peepholes = cell.back(cs_prev, made, dcs, dh)
+        return _as(xp, (by_before, gates, *by_peepholes), t)
 
     return kernel
 
@@ -185,19 +192,18 @@ def _layer(order: Sequence[int]) -> Any:
         t, bias, clip = attrs["T"], attrs.get("forget_bias", 0.0), attrs["cell_clip"]
 
         def kernel(seq_len_max: Any, *args: Any) -> Any:
-            _steps(seq_len_max, args[0] if shape_of(args[0]) else np.zeros(0))
-            _check(3, attrs["use_peephole"], args)
             n = _steps(seq_len_max, args[0])
-            x, cs, h, w, *peepholes, b = _wide(args, t)
-            cell = _cell_of(w, peepholes, b, attrs, order)
-            dims = (len(x), *cs.shape)
+            _check(3, attrs["use_peephole"], args)
+            x, cs, h, w, *peepholes, b = _wide(xp, args)
+            cell = _cell_of(xp, w, peepholes, b, attrs, order)
+            dims = (x.shape[0], *cs.shape)
             check_size((7, *dims), t)
-            out = tuple(np.zeros(dims, t.numpy) for _ in range(7))
+            out = tuple(xp.zeros(dims, dtype=dtype_in(xp, t), device=x.device) for _ in range(7))
             for k in range(n):
-                made = cell.step(x[k], cs, h, bias, clip)
+                made = cell.step(x[k, ...], cs, h, bias, clip)
                 cs, h = made[1], made[6]
-                for to, part in zip(out, made, strict=True):
-                    to[k] = part
+                for to, part in zip(out, _as(xp, made, t), strict=True):
+                    to[k, ...] = part
             return out
 
         return kernel
@@ -210,26 +216,26 @@ def _layer_grad(order: Sequence[int]) -> Any:
         t = attrs["T"]
 
         def kernel(seq_len_max: Any, *args: Any) -> Any:
-            _steps(seq_len_max, args[0] if shape_of(args[0]) else np.zeros(0))
+            n = _steps(seq_len_max, args[0])
             _check(3, attrs["use_peephole"], args[:8])
             for name, a in zip(("i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"), args[8:], strict=True):
-                _expect(name, a, (len(args[0]), *args[1].shape))
-            n = _steps(seq_len_max, args[0])
-            x, cs_prev, h_prev, w, wci, wcf, wco, b, *made, h, dcs, dh = _wide(args, t)
-            cell = _cell_of(w, (wci, wcf, wco), b, attrs, order)
-            dx, dw, db = np.zeros_like(x), np.zeros_like(w), np.zeros_like(b)
-            dpeepholes = [np.zeros_like(wci) for _ in range(3)]
-            by_cs, by_h = np.zeros_like(cs_prev), np.zeros_like(h_prev)
+                _expect(name, a, (args[0].shape[0], *args[1].shape))
+            x, cs_prev, h_prev, w, wci, wcf, wco, b, *made, h, dcs, dh = _wide(xp, args)
+            cell = _cell_of(xp, w, (wci, wcf, wco), b, attrs, order)
+            dx, dw, db = xp.zeros_like(x), xp.zeros_like(w), xp.zeros_like(b)
+            dpeepholes = [xp.zeros_like(wci) for _ in range(3)]
+            by_cs, by_h = xp.zeros_like(cs_prev), xp.zeros_like(h_prev)
             for k in reversed(range(n)):
-                before, said = (made[1][k - 1], h[k - 1]) if k else (cs_prev, h_prev)
-                by_cs, gates, by_peepholes = cell.back(before, [m[k] for m in made], dcs[k] + by_cs, dh[k] + by_h)
+                before, said = (made[1][k - 1, ...], h[k - 1, ...]) if k else (cs_prev, h_prev)
+                here = [m[k, ...] for m in made]
+                by_cs, gates, by_peepholes = cell.back(before, here, dcs[k, ...] + by_cs, dh[k, ...] + by_h)
                 both = gates @ w.T
-                dx[k], by_h = both[:, : x.shape[2]], both[:, x.shape[2] :]
-                dw += np.concatenate([x[k], said], axis=1).T @ gates
-                db += gates.sum(axis=0)
+                dx[k, ...], by_h = both[:, : x.shape[2]], both[:, x.shape[2] :]
+                dw += xp.concat([x[k, ...], said], axis=1).T @ gates
+                db += xp.sum(gates, axis=0)
                 for total, part in zip(dpeepholes, by_peepholes, strict=True):
                     total += part
-            return _as((dx, by_cs, by_h, dw, *dpeepholes, db), t)
+            return _as(xp, (dx, by_cs, by_h, dw, *dpeepholes, db), t)
 
         return kernel
 
@@ -494,6 +500,7 @@ op(
     {"forget_bias": 1.0, "cell_clip": 3.0, **_PEEPHOLE},
     shape=_cell_shape,
     kernel=_cell,
+    xp=True,
     grad=_cell_rule,
     batch=folding(0, 1, 2),
     facts=_FACTS,
@@ -508,6 +515,7 @@ op(
     _GIVEN,
     shape=_cell_grad_shape,
     kernel=_cell_grad,
+    xp=True,
     grad=_NO_SECOND,
     facts=_FACTS,
     oracle=_differences(_ORDER, layer=False),
@@ -525,6 +533,7 @@ for _suffix, _order, _attrs in (
         {**_attrs, **_PEEPHOLE},
         shape=_layer_shape,
         kernel=_layer(_order),
+        xp=True,
         grad=_layer_rule(f"BlockLSTMGrad{_suffix}"),
         facts=_FACTS,
         oracle=lambda *args, _order=_order, **attrs: _layer_by_hand(_order, *args, **attrs),
@@ -539,6 +548,7 @@ for _suffix, _order, _attrs in (
         _GIVEN,
         shape=lambda c: [with_rank(c.shapes[1], 3), *c.shapes[2:9]],
         kernel=_layer_grad(_order),
+        xp=True,
         grad=_NO_SECOND,
         facts=_FACTS,
         oracle=_differences(_order, layer=True),

@@ -8,17 +8,18 @@ monosyllabic word recognition (1980): the cosine transform of the logarithms of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace import thresholds
-from headrace.dtypes import DType, float32
+from headrace.dtypes import DType, float32, float64, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, missing, op
 from headrace.opkit.arrays import check_size
+from headrace.opkit.namespaces import constant, converter, dtype_in
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, show, with_rank
 
@@ -54,27 +55,45 @@ def _spectrogram_shape(c: Inference) -> Sequence[Shape]:
 
 def _spectrogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     window, stride, squared = attrs["window_size"], attrs["stride"], attrs["magnitude_squared"]
+    back = converter(xp, float32)
 
     def kernel(x: Any) -> Any:
         _check_attrs(attrs)
         if x.ndim != 2:
             raise InvalidArgumentError(f"input must be 2-dimensional, got the shape {show(x.shape)}")
-        length, frames = _fft_length(window), _frames(len(x), window, stride)
+        length, frames = _fft_length(window), _frames(x.shape[0], window, stride)
         shape = (x.shape[1], frames, 1 + length // 2)
         check_size(shape, float32)
-        out = np.empty(shape, np.float32)
-        if not out.size:
+        out = xp.empty(shape, dtype=dtype_in(xp, float32), device=x.device)
+        if 0 in shape:
             return out
-        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
-        windows = np.lib.stride_tricks.sliding_window_view(x.T, window, axis=1)[:, ::stride]
+        hann = xp.arange(window, dtype=dtype_in(xp, float64), device=x.device)
+        hann = 0.5 - 0.5 * xp.cos(2 * math.pi * hann / window)
+        windows = _windows(xp, x, window, stride)
         step = max(1, thresholds.AUDIO_ELEMENTS // (length * x.shape[1]))
         for i in range(0, frames, step):
-            found = np.fft.rfft(windows[:, i : i + step] * hann, length)
-            power = found.real**2 + found.imag**2
-            out[:, i : i + step] = power if squared else np.sqrt(power)
+            last = min(i + step, frames)
+            found = xp.fft.rfft(windows(i, last) * hann, n=length)
+            power = xp.real(found) ** 2 + xp.imag(found) ** 2
+            out[:, i:last, :] = back(power if squared else xp.sqrt(power))
         return out
 
     return kernel
+
+
+def _windows(xp: Any, x: Any, window: int, stride: int) -> Callable[[int, int], Any]:
+    """Returns the function that returns some of the windows of samples, [channels, windows, window]."""
+    if xp is np:
+        every = np.lib.stride_tricks.sliding_window_view(x.T, window, axis=1)[:, ::stride]
+        return lambda first, last: every[:, first:last]
+    channels, widen = x.shape[1], converter(xp, float64)
+
+    def some(first: int, last: int) -> Any:
+        starts, along = (xp.arange(*span, dtype=xp.int64, device=x.device) for span in ((first, last), (window,)))
+        at = xp.reshape(starts[:, None] * stride + along[None, :], (-1,))
+        return widen(xp.reshape(xp.take(x.T, at, axis=1), (channels, last - first, window)))
+
+    return some
 
 
 def _spectrogram_oracle(x: np.ndarray, window_size: int, stride: int, magnitude_squared: bool) -> np.ndarray:
@@ -136,6 +155,11 @@ def _check_mfcc(bins: int, rate: int, attrs: Mapping[str, Any]) -> None:
 
 
 def _mfcc_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    widen, back = converter(xp, float64), converter(xp, float32)
+
+    def known(value: Any, dtype: DType, like: Any) -> Any:
+        return constant(xp, value if xp is np else value.tolist(), dtype, like)
+
     def kernel(x: Any, rate: Any) -> Any:
         if x.ndim != 3:
             raise InvalidArgumentError(f"spectrogram must be 3-dimensional, got the shape {show(x.shape)}")
@@ -146,13 +170,15 @@ def _mfcc_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         check_size((bins, count), float32)
         limits = attrs["lower_frequency_limit"], attrs["upper_frequency_limit"]
         if int(limits[1] / (0.5 * float(rate) / (bins - 1))) >= bins:  # the filters go beyond what is given
-            return np.zeros((*x.shape[:2], attrs["dct_coefficient_count"]), np.float32)  # as in TensorFlow
+            shape = (*x.shape[:2], attrs["dct_coefficient_count"])
+            return xp.zeros(shape, dtype=dtype_in(xp, float32), device=x.device)  # as in TensorFlow
         weights = _filters(bins, float(rate), count, *limits)
-        used = weights.any(axis=1)  # frequencies without weight may have any value
-        size = np.sqrt(x[..., used].astype(np.float64)) @ weights[used]  # the spectrogram is of squares
+        used = np.flatnonzero(weights.any(axis=1))  # frequencies without weight may have any value
+        heard = widen(xp.take(x, known(used, int64, x), axis=-1))
+        size = xp.sqrt(heard) @ known(weights[used], float64, x)  # the spectrogram is of squares
         angles = np.arange(attrs["dct_coefficient_count"])[:, None] * (np.arange(count) + 0.5) * (np.pi / count)
         cosines = np.cos(angles) * math.sqrt(2 / count)
-        return (np.log(np.maximum(size, _FLOOR)) @ cosines.T).astype(np.float32)
+        return back(xp.log(xp.maximum(size, _FLOOR)) @ known(cosines.T, float64, x))
 
     return kernel
 
@@ -208,6 +234,7 @@ op(
     {"window_size": int_attr(), "stride": int_attr(), "magnitude_squared": False},
     shape=_spectrogram_shape,
     kernel=_spectrogram_kernel,
+    xp=True,
     grad=_NO_GRADIENT,
     facts=Facts(cost=flops_per_element(60)),
     oracle=_spectrogram_oracle,
@@ -226,6 +253,7 @@ op(
     },
     shape=_mfcc_shape,
     kernel=_mfcc_kernel,
+    xp=True,
     grad=_NO_GRADIENT,
     facts=Facts(cost=flops_per_element(100)),
     oracle=_mfcc_oracle,

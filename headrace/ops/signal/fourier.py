@@ -21,6 +21,7 @@ from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.opkit.arrays import axis_in, check_size
 from headrace.opkit.batch_rules import first_in_step, in_step, shifting_axes
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, dtype_in, integers
 from headrace.opkit.testing.samples import draw
 from headrace.records import record
 from headrace.shapes import Shape, merge_dim, show, with_rank, with_rank_at_least
@@ -48,23 +49,24 @@ class _Kind:
 _KINDS = [_Kind(inverse, real) for real in (False, True) for inverse in (False, True)]
 
 
-def _transform(kind: _Kind, x: Any, lengths: Sequence[int], axes: Sequence[int], t: DType) -> Any:
+def _transform(xp: Any, kind: _Kind, x: Any, lengths: Sequence[int], axes: Sequence[int], t: DType) -> Any:
     """The transform of these lengths along `axes`, of `x`, which has elements enough."""
+    convert = converter(xp, t)
     if not axes:
-        return x.astype(t.numpy)
+        return convert(xp.real(x) if kind.real and kind.inverse else x)
     result = list(x.shape)
     for a, n in zip(axes, lengths, strict=True):
         result[a] = n
     if not kind.inverse:
         result[axes[-1]] = kind.kept(lengths[-1])
     check_size(result, t)
-    if 0 in result or not x.size:  # of no elements all sums are 0
-        return np.zeros(result, t.numpy)
+    if 0 in result or 0 in x.shape:  # of no elements all sums are 0
+        return xp.zeros(tuple(result), dtype=dtype_in(xp, t), device=x.device)
     index = [slice(None)] * x.ndim
     for a, n in zip(axes, lengths, strict=True):
         index[a] = slice(0, kind.kept(n) if kind.inverse and a == axes[-1] else n)
-    f = getattr(np.fft, f"{kind.name.lower()}n")
-    return f(x[tuple(index)], s=lengths, axes=axes).astype(t.numpy, copy=False)
+    f = getattr(xp.fft, f"{kind.name.lower()}n")
+    return convert(f(x[tuple(index)], s=tuple(lengths), axes=tuple(axes)))
 
 
 def _check_rank(x: Any, rank: int) -> None:
@@ -87,7 +89,7 @@ def _result_type(kind: _Kind, attrs: Mapping[str, Any]) -> DType:
 def _checked_lengths(fft_length: Any, count: int) -> list[int]:
     if fft_length.shape != (count,):
         raise InvalidArgumentError(f"fft_length must have shape [{count}], got the shape {show(fft_length.shape)}")
-    lengths: list[int] = fft_length.tolist()
+    lengths = list(integers(fft_length))
     if lengths and min(lengths) < 0:
         raise InvalidArgumentError(f"fft_length must be >= 0, but got {lengths}")
     return lengths
@@ -102,7 +104,7 @@ def _last_kernel(kind: _Kind, rank: int) -> Any:
 
         def whole(x: Any) -> Any:
             _check_rank(x, rank)
-            return _transform(kind, x, x.shape[-rank:], range(x.ndim - rank, x.ndim), t)
+            return _transform(xp, kind, x, x.shape[-rank:], range(x.ndim - rank, x.ndim), t)
 
         def part(x: Any, fft_length: Any) -> Any:
             _check_types(kind, attrs)
@@ -114,7 +116,7 @@ def _last_kernel(kind: _Kind, rank: int) -> Any:
                     raise InvalidArgumentError(
                         f"Input dimension {i} must have length of at least {n} but got: {x.shape[i]}"
                     )
-            return _transform(kind, x, lengths, range(x.ndim - rank, x.ndim), t)
+            return _transform(xp, kind, x, lengths, range(x.ndim - rank, x.ndim), t)
 
         return part if kind.real else whole
 
@@ -152,18 +154,19 @@ def _any_kernel(kind: _Kind) -> Any:
             _check_types(kind, attrs)
             if axes.ndim != 1:
                 raise InvalidArgumentError(f"axes must be a vector, got the shape {show(axes.shape)}")
-            along = [axis_in(a, x.ndim) for a in axes.tolist()]
+            along = [axis_in(a, x.ndim) for a in integers(axes)]
             if len(set(along)) < len(along):
-                raise InvalidArgumentError(f"axes must be distinct, got {axes.tolist()}")
+                raise InvalidArgumentError(f"axes must be distinct, got {list(integers(axes))}")
             lengths = _checked_lengths(fft_length, len(along))
-            padding = [(0, 0)] * x.ndim
+            shape = list(x.shape)
             for a, n in zip(along, lengths, strict=True):
-                needed = kind.kept(n) if kind.inverse and a == along[-1] else n
-                padding[a] = (0, max(0, needed - x.shape[a]))
-            if any(after for _, after in padding):
-                check_size([d + after for d, (_, after) in zip(x.shape, padding, strict=True)], t)
-                x = np.pad(x, padding)
-            return _transform(kind, x, lengths, along, t)
+                shape[a] = max(shape[a], kind.kept(n) if kind.inverse and a == along[-1] else n)
+            if shape != list(x.shape):
+                check_size(shape, t)
+                whole = xp.zeros(tuple(shape), dtype=x.dtype, device=x.device)
+                whole[tuple([slice(0, d) for d in x.shape])] = x
+                x = whole
+            return _transform(xp, kind, x, lengths, along, t)
 
         return kernel
 
@@ -392,6 +395,7 @@ for _kind in _KINDS:
             _attrs,
             shape=_last_shape(_kind, _rank),
             kernel=_last_kernel(_kind, _rank),
+            xp=True,
             grad=_last_real_grad(_kind, _rank) if _kind.real else _whole_grad(_kind, _rank, _opposite + _suffix(_rank)),
             jvp=linear("input"),
             batch=first_in_step(0),
@@ -406,6 +410,7 @@ for _kind in _KINDS:
                 "output: complex64",
                 shape=_last_shape(_kind, _rank),
                 kernel=_last_kernel(_kind, _rank),
+                xp=True,
                 grad=_whole_grad(_kind, _rank, _opposite + _suffix(_rank)),
                 jvp=linear("input"),
                 batch=in_step,
@@ -420,6 +425,7 @@ for _kind in _KINDS:
         _attrs,
         shape=_any_shape(_kind),
         kernel=_any_kernel(_kind),
+        xp=True,
         grad=_any_real_grad(_kind) if _kind.real else _any_grad(_kind, _opposite + "ND"),
         jvp=linear("input"),
         batch=shifting_axes(2, 0),

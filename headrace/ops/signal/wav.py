@@ -76,7 +76,7 @@ def _check_format(kind: int, channels: int, rate: int, speed: int, frame: int, b
         raise InvalidArgumentError(f"Bad bytes per second in WAV header: Expected {frame * rate} but got {speed}")
 
 
-def _decode(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
+def _decode(attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
     channels, count = attrs["desired_channels"], attrs["desired_samples"]
 
     def kernel(contents: Any) -> Any:
@@ -103,7 +103,7 @@ def _decode_shape(c: Inference) -> Sequence[Shape]:
     return [(None if count < 0 else count, None if channels < 0 else channels), ()]
 
 
-def _encode(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+def _encode(attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
     def kernel(audio: Any, rate: Any) -> Any:
         if audio.ndim != 2:
             raise InvalidArgumentError(f"audio must be 2-dimensional but got shape {show(audio.shape)}")
@@ -158,6 +158,7 @@ op(
     {"desired_channels": -1, "desired_samples": -1},
     shape=_decode_shape,
     kernel=_decode,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, no_fold=True, cost=lambda ins, outs: 1e6),
     sample=_decode_samples,
@@ -169,6 +170,7 @@ op(
     "contents: string",
     shape=_encode_shape,
     kernel=_encode,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(no_fold=True, cost=lambda ins, outs: 1e6),
     sample=_encode_samples,
