@@ -157,7 +157,7 @@ def test_small_images_and_a_switched_off_target_are_left_to_numpy(monkeypatch: p
     monkeypatch.setattr(thresholds, "NATIVE_RESAMPLED", 65)
     assert result() is None
     monkeypatch.setattr(module, "compiled", None)
-    assert (taps.resampled(images, axis, axis, F32) == 1).all()
+    assert (taps.resampled(images, axis, axis, hr.float32) == 1).all()
 
 
 @pytest.mark.parametrize("flag", ["on", "off"])
