@@ -44,14 +44,14 @@ F32 = np.float32
 # *** Where the pixels of a crop lie ***
 
 
-def in_memory(x: Any, dtype: Any) -> Array:
+def _in_memory(x: Any, dtype: type) -> Array:
     """A small vector or matrix as an array of numpy."""
     if isinstance(x, np.ndarray):
         return x.astype(dtype, copy=False)
+    number: Any = float if dtype is F32 else int
     if x.ndim == 1:
-        return np.array([dtype(x[i]) for i in range(x.shape[0])], dtype)
-    rows = [in_memory(x[i, :], dtype) for i in range(x.shape[0])]
-    return np.array(rows, dtype).reshape(x.shape)
+        return np.array([number(x[i]) for i in range(x.shape[0])], dtype)
+    return np.array([number(x[i, k]) for i in range(x.shape[0]) for k in range(x.shape[1])], dtype).reshape(x.shape)
 
 
 def _places(low: Array, high: Array, length: int, count: int) -> tuple[Array, Array]:
@@ -108,7 +108,7 @@ def _require_boxes(boxes: Any, which: Any, batch: int) -> tuple[Array, Array]:
         raise InvalidArgumentError(f"box_indices must be rank 1 but is shape {show(which.shape)}")
     if which.shape[0] != boxes.shape[0]:
         raise InvalidArgumentError(f"box_index has incompatible shape: {which.shape[0]} for {boxes.shape[0]} boxes")
-    boxes, which = in_memory(boxes, F32), in_memory(which, np.int64)
+    boxes, which = _in_memory(boxes, F32), _in_memory(which, np.int64)
     if not np.isfinite(boxes).all():
         raise InvalidArgumentError("Boxes contains at least one element that is not finite")
     if which.size and not (which.min() >= 0 and which.max() < batch):
@@ -164,7 +164,7 @@ def _crop_and_resize(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _corners(
     xp: Any, like: Any, which: Array, rows: Table, columns: Table, lengths: Sequence[int]
 ) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
-    """Yields the taps of pixels of crops, for each pair of a tap of rows and one of columns.
+    """Yields the taps of pixels, for each tap of rows and each of columns.
 
     Yields:
       The numbers of the pixels of all images, [boxes, rows, columns], 0 where there is none; a function that weighs
@@ -196,7 +196,7 @@ def _pixels_of(xp: Any, images: Any, at: Any) -> Any:
 def _resampled(
     xp: Any, images: Any, which: Array, rows: Table, columns: Table, is_inside: Array, outside: float
 ) -> Any:
-    """The crops of images of a namespace; pixels that are not inside have the value `outside`."""
+    """The crops of images of a namespace; other pixels are `outside`."""
     wide = converter(xp, float32)(images)
     out = xp.zeros((*is_inside.shape, images.shape[3]), dtype=wide.dtype, device=wide.device)
     if not math.prod(out.shape):
