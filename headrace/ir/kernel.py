@@ -29,7 +29,7 @@ from headrace.dtypes import resource
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.notes import NO_NOTES, OnDevice
-from headrace.ir.opdef import op_registry
+from headrace.ir.opdef import op_registry, with_namespace
 from headrace.ir.source import is_ours
 from headrace.records import record
 from headrace.registry import DuplicateError, line_of_caller
@@ -185,6 +185,7 @@ def override(
     form: str = "pure",
     depth: int = 1,
     notes: Iterable[type[Note]] = (),
+    xp: bool = False,
 ) -> Callable[[KernelFactory], KernelFactory]:
     """Returns a decorator that registers a kernel factory for `op` on devices of type `device`.
 
@@ -197,7 +198,8 @@ def override(
       form: the form of the kernel: "pure", "stateful" or "async".
       depth: the number of stack frames between the decorator's call and the line that counts as the kernel's home.
       notes: the notes of the operations for which the kernel is used. With notes, the factory receives the notes of the
-        operation as third argument, and the kernel precedes those for fewer notes.
+        operation as last argument, and the kernel precedes those for fewer notes.
+      xp: whether the factory of a pure kernel receives the namespace of the device's arrays as first argument.
 
     Raises (when it decorates):
       DuplicateError: a kernel for some of these attributes is registered already.
@@ -210,7 +212,8 @@ def override(
             if o.meets(allowed, wanted):
                 what = f" with {o}" if str(o) else ""
                 raise DuplicateError(f"a kernel of {op!r} on {device}{what} is registered already, at {o.where}")
-        there.append(_Override(allowed, Kernel(form, factory), line_of_caller(depth), wanted))
+        made = factory if xp or form != "pure" else with_namespace(factory)
+        there.append(_Override(allowed, Kernel(form, made), line_of_caller(depth), wanted))
         there.sort(key=lambda o: -len(o.notes))
         return factory
 

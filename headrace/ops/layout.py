@@ -86,7 +86,7 @@ def _wrong_perm(x: Any, perm: Any) -> InvalidArgumentError:
     )
 
 
-@override("Transpose", CPU, notes=[ContiguousResult])
+@override("Transpose", CPU, notes=[ContiguousResult], xp=True)
 def _contiguous_transpose(xp: Any, attrs: Mapping[str, Any], notes: Notes) -> Any:
     transpose = _transpose_kernel(xp, attrs)
     return lambda x, perm: contiguous(transpose(x, perm), xp)
