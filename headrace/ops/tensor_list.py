@@ -145,7 +145,7 @@ def _push_counted(ctx: KernelContext, attrs: Attrs, notes: Notes) -> Callable[[A
     return kernel
 
 
-override("TensorListPushBack", CPU, notes=[ResidualPush])(_push_residual)
+override("TensorListPushBack", CPU, notes=[ResidualPush], xp=True)(_push_residual)
 override("TensorListPushBack", CPU, form="stateful", notes=[ResidualPush, CountedResidual])(_push_counted)
 
 
@@ -249,7 +249,7 @@ def _concat_lists(xp: Any, attrs: Attrs, notes: Notes = NO_NOTES) -> Callable[[A
     return kernel
 
 
-override("TensorListConcatLists", CPU, notes=[JoinedElementShapes])(_concat_lists)
+override("TensorListConcatLists", CPU, notes=[JoinedElementShapes], xp=True)(_concat_lists)
 
 
 def _split_lists(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[Any, Any]]:

@@ -159,7 +159,9 @@ class Constraints:
         if any(op.opdef.structured or op in self._telling or kernel.find_kernel(op) is None for op in lacking):
             return False
         for op in lacking:
-            self.reasons[op] = f"it is colocated with others on {device!r}, which has no kernel for '{op.type}': the host"
+            self.reasons[op] = (
+                f"it is colocated with others on {device!r}, which has no kernel for '{op.type}': the host"
+            )
             self.reasons[op] += " computes it on copies"
         return True
 
