@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace import shapes
 from headrace.errors import InvalidArgumentError
-from headrace.resources.values import ints_of, shape_of
+from headrace.resources.values import shape_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,10 @@ def element_shape_of(value: Value) -> Shape:
       InvalidArgumentError: The tensor is neither.
     """
     if value.ndim == 1:
-        dims = tuple(ints_of(value))
+        try:
+            dims = tuple(value.tolist())
+        except AttributeError:  # of a namespace without this method
+            dims = tuple([int(value[i]) for i in range(value.shape[0])])
         if not dims or min(dims) >= 0:
             return dims
         if min(dims) < -1:

@@ -143,15 +143,6 @@ def int_of(value: Value, what: str) -> int:
     return int(value)
 
 
-def ints_of(value: Value) -> Sequence[int]:
-    """The integers in `value`, a vector."""
-    try:
-        ints: list[int] = value.tolist()
-    except AttributeError:  # not in the standard
-        return [int(value[i]) for i in range(value.shape[0])]
-    return ints
-
-
 def nbytes_of(value: Value) -> int:
     """Bytes of memory that a value holds."""
     if isinstance(value, np.ndarray):
