@@ -9,7 +9,7 @@ would read its elements implicitly. `to_host(value)` and `is_host(value)` serve 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
@@ -33,6 +33,12 @@ class ArrayMemory(Protocol):
 
     def get(self, value: DeviceArray) -> Any:
         """Copies a value in the memory to an array of numpy."""
+
+    def error_of(self, error: RuntimeError) -> Exception:
+        """Returns the error of the runtime for one of the library."""
+
+    def placed(self, array: Any) -> Any:
+        """Returns an array of the library that is in this memory."""
 
     def dtype_of(self, array: Any) -> np.dtype:
         """Returns numpy's dtype for an array of the library."""
@@ -106,16 +112,26 @@ def to_host(value: Any) -> Any:
     return value.to_host() if type(value) is DeviceArray else value
 
 
-def on_arrays(f: Callable[..., Any], memory: ArrayMemory) -> Callable[..., Any]:
+def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] = ()) -> Callable[..., Any]:
     """Returns a function of values that calls `f` on the arrays in them.
 
     Args:
       f: a pure kernel, made for the namespace of the arrays.
       memory: the memory of its results. Inputs that are on the host are copied there.
+      host: the positions of inputs that stay on the host if they are there, because the kernel reads their elements.
     """
 
+    def array(i: int, value: Any) -> Any:
+        found = value if i in host else memory.put(value)
+        return found.array if type(found) is DeviceArray else found
+
     def call(*values: Any) -> Any:
-        out = f(*[v.array if type(v) is DeviceArray else _array(v, memory) for v in values])
+        try:
+            out = f(*[v.array if type(v) is DeviceArray else array(i, v) for i, v in enumerate(values)])
+        except RuntimeError as e:
+            raise memory.error_of(e) from e
+        if not values and out is not None:
+            out = memory.placed(out)
         if type(out) is tuple or type(out) is list:
             return tuple([DeviceArray(x, memory) for x in out])
         return None if out is None else DeviceArray(out, memory)
@@ -123,10 +139,23 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory) -> Callable[..., Any]:
     return call
 
 
-def _array(value: Any, memory: ArrayMemory) -> Any:
-    """Returns the array in the memory for a value on the host."""
-    found = memory.put(value)
-    return found.array if type(found) is DeviceArray else found
+def hosted(f: Callable[..., Any], memory: ArrayMemory | None, is_async: bool = False) -> Callable[..., Any]:
+    """Returns a function of values in a memory that calls `f` on the host.
+
+    Args:
+      f: a kernel for numpy's arrays.
+      memory: the memory of its results; None: the host.
+      is_async: whether the last argument of the kernel takes the result, or an error.
+    """
+    if memory is None:
+        return f
+
+    def placed(out: Any) -> Any:
+        return tuple(map(memory.put, out)) if type(out) is tuple else memory.put(out)
+
+    if is_async:
+        return lambda *values: f(*map(to_host, values[:-1]), lambda out: values[-1](placed(out)))
+    return lambda *values: placed(f(*map(to_host, values)))
 
 
 def computed(f: Callable[..., Any], *values: Any) -> Any:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from headrace import dtypes, flags, shapes
+from headrace.device_arrays import is_host, to_host
 from headrace.errors import InvalidArgumentError
 from headrace.ir.kernel import CPU
 
@@ -166,6 +167,8 @@ class MemoryPorts(DevicePorts):
         return self._device.put(value) if _is_kept(dtype) else value
 
     def get(self, value: Any, dtype: DType) -> Any:
+        if not is_host(value):  # also the value of a reference
+            return to_host(value)
         return self._device.get(value) if _is_kept(dtype) else value
 
     def predicate(self, value: Any) -> bool:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from headrace.device_arrays import on_arrays
+from headrace.device_arrays import hosted, on_arrays
 from headrace.dtypes import resource
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.device import DeviceSpec
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation
     from headrace.ir.notes import Note, Notes
-    from headrace.ir.opdef import KernelFactory
+    from headrace.ir.opdef import KernelFactory, OpDef
 
 CPU = "CPU"
 
@@ -288,7 +288,7 @@ class _Namespace:
         tensors = (*op.inputs, *op.outputs)
         if op.opdef.kernel is None:
             return all(t.dtype.base in self.dtypes or t.dtype is resource for t in tensors)
-        return all(t.dtype in self.dtypes for t in tensors)
+        return all(t.dtype.base in self.dtypes for t in tensors)
 
 
 _namespaces: dict[str, _Namespace] = {}  # by device type
@@ -320,10 +320,31 @@ def memory_of(device: DeviceSpec) -> ArrayMemory:
     return _namespaces[device.type or CPU].memory(device.index or 0)
 
 
+def host_kernel(op: Operation) -> Kernel | None:
+    """Returns the kernel of the host for an operation on a device that has none, with copies of its values.
+
+    Operations that must be with others on a device (`place.constraints`) need it.
+    """
+    found = find_kernel(op)
+    if found is None:
+        return None
+    memory, is_async = device_memory(op), found.form == "async"
+    return Kernel(found.form, lambda context, attrs: hosted(found.factory(context, attrs), memory, is_async))
+
+
 def device_memory(op: Operation) -> ArrayMemory | None:
     """Returns the memory of the device that computes `op`, if its type has a namespace (`ir.notes.OnDevice`)."""
     there = op.notes.get(OnDevice)
     return None if there is None else memory_of(DeviceSpec.from_string(there.device))
+
+
+def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
+    """Returns the positions of the inputs that kernels read on the host: axes and sizes (`Facts.total`)."""
+    names = record.facts.total
+    if not names:
+        return frozenset()
+    spans = record.spans(attrs)
+    return frozenset(i for name in names for i in range(spans[name].start, spans[name].stop))
 
 
 def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., Any]:
@@ -331,7 +352,8 @@ def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., 
 
     The device's type has a namespace. Errors are those of `made_for`.
     """
-    return on_arrays(made_for(op, kernel, _namespaces[device.type or CPU].load()), memory_of(device))
+    made = made_for(op, kernel, _namespaces[device.type or CPU].load())
+    return on_arrays(made, memory_of(device), host_inputs(op.opdef, op.attrs))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:

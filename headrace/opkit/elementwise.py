@@ -103,7 +103,7 @@ def kept(condition: Any, x: Any, buffer: Any = None) -> Any:
 
 
 def keeping(xp: Any, dtype: DType) -> Callable[[Any, Any], Any]:
-    """Returns `kept` for arrays of numpy, and a function of the same result by `where` for those of other namespaces."""
+    """Returns `kept` for numpy, and for other namespaces a function with the same result."""
     if xp is np:
         return kept
     zero = number(xp, 0, dtype)

@@ -4,8 +4,8 @@ A record with `xp=True` has a kernel `(xp, attrs) -> f(*arrays)`. On the CPU `xp
 is the namespace of their arrays, of which the kernel uses the functions of the standard (version 2024.12) and nothing
 else: `array_api_strict`, with which the tests run all of these kernels, refuses everything outside of it.
 
-Where numpy has a faster way, the factory chooses it by `xp is np`. Code generators call the factory with namespaces that
-record formulas (`schedule.scalar_expressions`). These know numpy's ufuncs by all of their names (`np.asin` is
+Where numpy has a faster way, the factory chooses it by `xp is np`. Code generators call the factory with namespaces
+that record formulas (`schedule.scalar_expressions`). These know numpy's ufuncs by all of their names (`np.asin` is
 `np.arcsin`), so that a formula in the names of the standard suits both.
 
     def factory(xp, attrs):
@@ -46,7 +46,10 @@ def is_standard(xp: Any) -> bool:
 
 
 def converter(xp: Any, dtype: DType) -> Callable[[Any], Any]:
-    """Returns the function that converts arrays to a dtype; it may return an array of this dtype as it is."""
+    """Returns the function that converts arrays to a dtype.
+
+    It may return an array of this dtype as it is.
+    """
     to = dtype_in(xp, dtype)
     if is_standard(xp):
         return lambda x: xp.astype(x, to, copy=False)
@@ -54,23 +57,26 @@ def converter(xp: Any, dtype: DType) -> Callable[[Any], Any]:
 
 
 def integers(x: Any) -> tuple[int, ...]:
-    """Returns the elements of a scalar or vector of integers, such as axes or sizes, as Python numbers."""
+    """Returns the elements of a scalar or vector of integers (axes, sizes) as Python numbers."""
     if isinstance(x, (np.ndarray, np.generic)):
         return tuple(x.ravel().tolist())
+    if hasattr(x, "tolist"):  # outside of the standard, and one wait for the device in place of many
+        found = x.tolist()
+        return (found,) if not x.ndim else tuple(found)
     if not x.ndim:
         return (operator.index(x),)
     return tuple([int(x[i]) for i in range(x.shape[0])])
 
 
 def constant(xp: Any, value: Sequence[Any] | float, dtype: DType, like: Any = None) -> Any:
-    """Returns an array of numbers that the kernel knows, on the device of the array `like`."""
+    """Returns an array of known numbers, on the device of the array `like`."""
     if xp is np:
         return np.asarray(value, dtype.numpy)
     return xp.asarray(value, dtype=dtype_in(xp, dtype), device=device_of(like))
 
 
 def device_of(like: Any) -> Any:
-    """Returns the device of an array of another namespace than numpy; None, the default device, for other objects."""
+    """Returns the device of an array; None, the default device, for numpy's and for None."""
     return None if like is None or isinstance(like, (np.ndarray, np.generic)) else like.device
 
 
@@ -106,10 +112,11 @@ def complex_of(xp: Any, real: Any, imag: Any, dtype: DType) -> Any:
         return xp.complex_of(real, imag, dtype.numpy)
     widen = converter(xp, dtype)
     is_finite = xp.isfinite(imag)
-    finite = xp.where(is_finite, imag, 0.0)
-    # Each of three terms is -0.0 in the parts of the others, since the addition of -0.0 keeps all numbers, even 0.0.
-    turned = -(xp.conj(widen(-finite)) * 1j)
-    strange = xp.full_like(turned, complex(-0.0, math.nan))
+    # The terms are 0.0 or -0.0 in the parts of others, so that they change no number there, even no -0.0. (PyTorch's
+    # sums multiply complex numbers by 1 first, after which the sign of a zero may differ.)
+    of_real = xp.conj(widen(real))
+    of_imag = xp.conj(widen(xp.where(is_finite, -imag, 0.0))) * 1j
+    strange = xp.full_like(of_imag, complex(-0.0, math.nan))
     strange = xp.where(imag < 0, complex(-0.0, -math.inf), strange)
     strange = xp.where(imag > 0, complex(-0.0, math.inf), strange)
-    return xp.conj(widen(real)) + turned + xp.where(is_finite, complex(-0.0, -0.0), strange)
+    return xp.where(is_finite, of_real - of_imag, strange + of_real)

@@ -112,7 +112,7 @@ def written_to(xp: Any, x: Any, index: tuple[Any, ...], value: Any) -> Any:
 
 
 def unassignable(value: Any, shape: tuple[int, ...]) -> InvalidArgumentError:
-    """Returns the error for a value that cannot be broadcast to a part of the shape `shape`."""
+    """Returns the error for a value that cannot be broadcast to `shape`."""
     return InvalidArgumentError(
         f"the value of shape {shapes.show(value.shape)} cannot be assigned to a slice of shape {shapes.show(shape)}"
     )

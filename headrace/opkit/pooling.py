@@ -248,7 +248,7 @@ def pooling(type: str, make: Callable[[DType, Any], Callable[..., Any]]) -> Any:
         if "ksize" in attrs:
             return functools.partial(compute, sliding(type, attrs), tuple(attrs["ksize"]))
 
-        def kernel(*args: Array) -> Array:
+        def kernel(*args: Any) -> Any:
             *arrays, ksize, strides = args
             return compute(sliding(type, {**attrs, "strides": dims(strides)}), dims(ksize), *arrays)
 

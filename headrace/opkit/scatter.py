@@ -1,8 +1,8 @@
 """Multi-dimensional indices of ops that gather slices or scatter updates.
 
 The last dimension of `indices` contains the leading coordinates of one element or slice. The module serves GatherNd,
-ScatterNd, TensorScatter* and the ops that scatter into variables. `flat_places` and `scattered` are for arrays of any
-namespace; what numpy computes is in `places` and `scatter`.
+ScatterNd, TensorScatter* and the ops that scatter into variables. `places` and `scatter` are for numpy, `flat_places`
+and `scattered` for arrays of any namespace.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def places(indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[tuple[
 
 
 def flat_places(xp: Any, indices: Any, shape: Sequence[int], ignore_bad: bool) -> tuple[Any, Any]:
-    """Returns the positions of slices in an array whose indexed dimensions are one, and a mask.
+    """Returns positions along the indexed dimensions, made one, and a mask.
 
     It is `places` for any namespace.
 

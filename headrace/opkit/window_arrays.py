@@ -1,4 +1,6 @@
-"""Windows of arrays of any namespace of the array API standard: frames, patches, reductions, first maxima.
+"""Windows of arrays of any namespace: frames, patches, reductions, first maxima.
+
+The functions compute with what the array API standard has.
 
 The axes of an array all have windows here, also those of batch and channels (`plain`). An array is copied into a frame,
 which is padded to the extent of all windows. One slice of the frame contains one element of every window.
@@ -28,7 +30,7 @@ def plain(length: int) -> Axis:
 
 
 def full(xp: Any, shape: Sequence[int], value: Any, like: Any) -> Any:
-    """Returns an array of equal elements with the dtype and on the device of the array `like`."""
+    """Returns an array of equal elements, with the dtype and device of `like`."""
     if not value:
         return xp.zeros(tuple(shape), dtype=like.dtype, device=like.device)
     return xp.full(tuple(shape), value, dtype=like.dtype, device=like.device)
@@ -80,7 +82,7 @@ def patches(xp: Any, x: Any, axes: Axes) -> Any:
 
 
 def patch_sums(xp: Any, parts: Any, axes: Axes) -> Any:
-    """Returns the transpose of `patches`: for each element of the array, the sum of its copies in `parts`."""
+    """Returns the transpose of `patches`: the sum of the copies of each element."""
     frame = full(xp, [a.extent for a in axes], 0, parts)
     for k, tap in enumerate(frame_taps(axes)):
         frame[*tap] += parts[..., k, :]
@@ -91,7 +93,15 @@ def patch_sums(xp: Any, parts: Any, axes: Axes) -> Any:
 
 
 def reduced(xp: Any, f: Callable[[Any, Any], Any], x: Any, axes: Axes, start: Any) -> Any:
-    """Reduces each window by `f`, one axis after the other; `start` is neutral, and the result for padding alone."""
+    """Reduces each window by `f`, one axis after the other.
+
+    Args:
+      xp: the namespace.
+      f: a function of two arrays.
+      x: the array.
+      axes: the windows.
+      start: the result for padding alone, which changes nothing.
+    """
     for i, axis in enumerate(axes):
         if not axis.is_plain:
             only = (*map(plain, x.shape[:i]), axis, *map(plain, x.shape[i + 1 :]))
@@ -104,7 +114,7 @@ def reduced(xp: Any, f: Callable[[Any, Any], Any], x: Any, axes: Axes, start: An
 
 
 def first_hits(xp: Any, x: Any, y: Any, axes: Axes, nan: bool = False) -> Iterator[tuple[Slices, Slices, Any]]:
-    """Yields windows, elements, and a mask of the first elements of windows of `x` that equal those of `y`.
+    """Yields windows, elements, and a mask of the first elements equal to `y`.
 
     Args:
       xp: the namespace.

@@ -60,7 +60,8 @@ def _const_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
         return too_large
     if is_standard(xp):
-        plain = value if value.dtype.isbuiltin == 1 else value.astype(np.float32)  # others know no narrow floats of numpy
+        # other namespaces read no arrays of bfloat16 and shorter floats
+        plain = value if value.dtype.isbuiltin == 1 else value.astype(np.float32)
         there = converter(xp, attrs["dtype"])(xp.asarray(plain, copy=True))
         return lambda: there
     if value.ndim == 0 and value.dtype != object:

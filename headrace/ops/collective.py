@@ -30,7 +30,7 @@ from headrace.dtypes import COMPLEX, NUMERIC, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, list_attr, missing, op, shape_attr, string_attr
-from headrace.opkit.arrays import HANDLES, add_dims, single
+from headrace.opkit.arrays import HANDLES, add_dims, copied, reshaper, single
 from headrace.opkit.elementwise import alike, conj
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
@@ -76,9 +76,9 @@ def _require_alike(arrays: Sequence[Any], what: str, rank: int = 0) -> None:
             )
 
 
-def _copies(x: Any, n: int) -> tuple[Any, ...]:
+def _copies(xp: Any, x: Any, n: int) -> tuple[Any, ...]:
     """A copy of `x` for each of `n` participants."""
-    return (x, *(x.copy() for _ in range(n - 1)))
+    return (x, *(x.copy() if xp is np else copied(xp, x) for _ in range(n - 1)))
 
 
 def _in_pairs(f: Callable[[Any, Any], Any], arrays: Sequence[Any]) -> Any:
@@ -106,7 +106,7 @@ def _all_reduce(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def kernel(*arrays: Any) -> tuple[Any, ...]:
         _require_alike(arrays, "_AllReduce")
-        return _copies(_in_pairs(f, arrays), n)
+        return _copies(xp, _in_pairs(f, arrays), n)
 
     return single(kernel, n)
 
@@ -188,6 +188,7 @@ op(
     },
     shape=_all_reduce_shape,
     kernel=_all_reduce,
+    xp=True,
     grad=_all_reduce_grad,
     jvp=_all_reduce_jvp,
     facts=_FACTS,
@@ -211,7 +212,8 @@ op(
     "outputs: N * T",
     {"N": int_attr(minimum=1), "T": _VALUES, "devices": _DEVICES},
     shape=_broadcast_shape,
-    kernel=lambda xp, attrs: single(lambda x: _copies(x, attrs["N"]), attrs["N"]),
+    kernel=lambda xp, attrs: single(lambda x: _copies(xp, x, attrs["N"]), attrs["N"]),
+    xp=True,
     grad=lambda b, n, *dys: [b.AddN(list(dys))],
     jvp=linear("input"),
     facts=_FACTS,
@@ -235,7 +237,7 @@ def _all_gather(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def kernel(*arrays: Any) -> tuple[Any, ...]:
         _require_alike(arrays, "_AllGather", 1)
-        return _copies(xp.concatenate(arrays), n)
+        return _copies(xp, xp.concat(arrays), n)
 
     return single(kernel, n)
 
@@ -252,6 +254,7 @@ op(
     {"N": int_attr(minimum=1), "T": _VALUES, "devices": _DEVICES},
     shape=_all_gather_shape,
     kernel=_all_gather,
+    xp=True,
     grad=lambda b, n, *dys: _made(b, n, "_ReduceScatter", dys),
     jvp=linear("inputs"),
     facts=_FACTS,
@@ -278,8 +281,8 @@ def _reduce_scatter_shape(c: Inference) -> Sequence[Shape]:
 
 def _parts(x: Any, n: int) -> tuple[Any, ...]:
     """Views of `n` nearly equal parts of `x` along the first axis, larger ones last."""
-    ends = [len(x) * i // n for i in range(n + 1)]
-    return tuple(x[a:b] for a, b in itertools.pairwise(ends))
+    ends = [x.shape[0] * i // n for i in range(n + 1)]
+    return tuple(x[a:b, ...] for a, b in itertools.pairwise(ends))
 
 
 def _reduce_scatter(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -300,6 +303,7 @@ op(
     {"N": int_attr(minimum=1), "T": NUMERIC, "devices": _DEVICES},
     shape=_reduce_scatter_shape,
     kernel=_reduce_scatter,
+    xp=True,
     grad=lambda b, n, *dys: _made(b, n, "_AllGather", dys),
     jvp=linear("inputs"),
     facts=_FACTS,
@@ -323,11 +327,11 @@ def _cut_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _cut(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    n, is_flat = attrs["N"], attrs["flat"]
+    n, is_flat, reshape = attrs["N"], attrs["flat"], reshaper(xp)
 
     def kernel(x: Any) -> tuple[Any, ...]:
         if is_flat:
-            return _parts(x.reshape(-1), n)
+            return _parts(reshape(x, (-1,)), n)
         _rows(x.shape, n, "_Cut")
         return _parts(x, n)
 
@@ -347,6 +351,7 @@ op(
     {"N": int_attr(minimum=1), "T": _VALUES, "flat": False},
     shape=_cut_shape,
     kernel=_cut,
+    xp=True,
     grad=_MADE_LATE,
     facts=Facts(total=()),
     oracle=_cut_oracle,
@@ -375,11 +380,11 @@ def _join_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _join(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    to = attrs["shape"] if shapes.is_full(attrs["shape"]) else None
+    to, reshape = attrs["shape"] if shapes.is_full(attrs["shape"]) else None, reshaper(xp)
 
     def kernel(*parts: Any) -> Any:
-        x = xp.concatenate(parts)
-        return x if to is None else x.reshape(to)
+        x = xp.concat(parts)
+        return x if to is None else reshape(x, to)
 
     return kernel
 
@@ -391,6 +396,7 @@ op(
     {"N": int_attr(minimum=1), "T": _VALUES, "shape": shape_attr(None)},
     shape=_join_shape,
     kernel=_join,
+    xp=True,
     grad=_MADE_LATE,
     facts=Facts(cost=flops_per_element(1), total=()),
     oracle=lambda xs, shape=None: np.concatenate(xs).reshape(shape or (-1, *xs[0].shape[1:])),

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from headrace import shapes
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
     NOT_DIFFERENTIABLE,
     Facts,
     Primitive,
+    case,
     int_attr,
     missing,
     op,
@@ -125,8 +128,11 @@ op(
     "output: bool",
     shape=lambda c: [shapes.with_rank(c.shapes[0], 0)],
     kernel=lambda xp, attrs: lambda x: x,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(forwards=0, no_fold=True),
+    oracle=lambda x: x,
+    sample=lambda rng, dtype: [case(np.array(True))],
     doc="Marks the predicate of a loop.",
 )
 op(

@@ -31,8 +31,9 @@ from headrace.ir.opdef import (
     op,
     type_attr,
 )
-from headrace.opkit.arrays import check_size
+from headrace.opkit.arrays import check_size, placed
 from headrace.opkit.batch_rules import first_in_step
+from headrace.opkit.namespaces import constant, converter, dtype_in, is_standard
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -148,7 +149,7 @@ def _binned(values: Any, rows: Any, shape: tuple[int, ...], weights: Any, binary
 
 
 def _bincount_kernel(read: Any) -> Any:
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         binary, dtype = attrs.get("binary_output", False), attrs["T"]
 
         def kernel(*inputs: Any) -> Any:
@@ -279,6 +280,7 @@ op(
     {"T": _COUNTED},
     shape=lambda c: [(_columns(c, 1),)],
     kernel=_bincount_kernel(lambda arr: _dense(arr.reshape(-1))),
+    xp=False,
     grad=_WEIGHTED,
     facts=_BINNED,
     oracle=lambda arr, size, weights: _bincount_model(_pairs_dense)(arr.ravel(), size, weights.ravel()),
@@ -299,6 +301,7 @@ for _form, _rows, _pairs in (
         {"Tidx": INDEX, "T": _COUNTED, "binary_output": False},
         shape=_bincount_shape(_rows, _ins.count(":")),
         kernel=_bincount_kernel(_read),
+        xp=False,
         grad=_WEIGHTED,
         facts=_BINNED,
         oracle=_bincount_model(_pairs),
@@ -333,7 +336,7 @@ def _listed(values: Any, rows: Any, weights: Any, binary: bool, dtype: DType) ->
 def _count_kernel(form: str) -> Any:
     read = _ROWS[form][1]
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         low, high = attrs["minlength"], attrs["maxlength"]
         binary, dtype = attrs["binary_output"], attrs["output_type"]
 
@@ -444,6 +447,7 @@ for _form, _rank, _pairs in (
         },
         shape=_count_shape(_rank),
         kernel=_count_kernel(_form),
+        xp=False,
         grad=_WEIGHTED,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(20)),
         oracle=_count_model(_pairs),
@@ -459,6 +463,10 @@ def _bucketize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     boundaries = np.array(attrs["boundaries"], np.float32)
     if (boundaries[1:] < boundaries[:-1]).any():
         raise InvalidArgumentError("Expected sorted boundaries")
+    if is_standard(xp):
+        dtype = float64 if attrs["T"] is float64 else float32
+        to_float, to_int32, numbers = converter(xp, dtype), converter(xp, int32), boundaries.tolist()
+        return lambda x: to_int32(xp.searchsorted(constant(xp, numbers, dtype, x), to_float(x), side="right"))
 
     def kernel(x: Any) -> Any:
         # integers are compared in float32, the dtype of the boundaries
@@ -480,6 +488,7 @@ op(
     {"T": _COUNTED, "boundaries": list_attr("float")},
     shape=lambda c: [c.shapes[0]],
     kernel=_bucketize_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=first_in_step(0),
     facts=Facts(cost=flops_per_input(8)),
@@ -493,32 +502,51 @@ op(
 
 
 def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    dtype = attrs["dtype"]
+    dtype, is_float = attrs["dtype"], attrs["T"].is_floating
+    histogram, to_float64 = _counts_of_numbers(xp, dtype), converter(xp, float64)
 
     def kernel(values: Any, value_range: Any, nbins: Any) -> Any:
-        if value_range.ndim != 1 or value_range.size != 2:
+        if value_range.shape != (2,):
             raise InvalidArgumentError(
                 f"value_range should be a vector of 2 elements, got the shape {shapes.show(value_range.shape)}"
             )
         if nbins.ndim:
             raise InvalidArgumentError(f"nbins should be a scalar, got the shape {shapes.show(nbins.shape)}")
         n = int(nbins)
-        low, high = value_range
+        low, high = value_range[0], value_range[1]
         if not low < high:
+            ends = ", ".join(str(attrs["T"].numpy.type(float(x))) for x in (low, high))
             raise InvalidArgumentError(
-                f"value_range should satisfy value_range[0] < value_range[1], but got '[{low}, {high}]'"
+                f"value_range should satisfy value_range[0] < value_range[1], but got '[{ends}]'"
             )
         if n <= 0:
             raise InvalidArgumentError(f"nbins should be a positive number, but got '{n}'")
         check_size((n,), dtype)
-        if values.dtype.kind == "f" and np.isnan(values).any():
+        if is_float and bool(xp.any(xp.isnan(values))):
             raise InvalidArgumentError("Histogram values must not contain NaN")
         step = (float(high) - float(low)) / n
         # clipping first avoids overflow; a value at the upper end is in the last interval, also where ∞/∞ makes it NaN
-        offset = np.clip(values.reshape(-1), low, high).astype(np.float64) - float(low)
-        return np.bincount(np.fmin(offset / step, n - 1).astype(np.int64), minlength=n).astype(dtype.numpy)
+        clipped = xp.clip(xp.reshape(values, (-1,)), low, high)
+        return histogram((to_float64(clipped) - float(low)) / step, n)
 
     return kernel
+
+
+def _counts_of_numbers(xp: Any, dtype: DType) -> Any:
+    """The function `(positions, n)` that counts the positions in each of n intervals.
+
+    A position is in the interval of its whole part; those behind the last interval, and NaN, are in the last one.
+    """
+    convert, to_int64 = converter(xp, dtype), converter(xp, int64)
+    if xp is np:
+        return lambda at, n: convert(np.bincount(to_int64(np.fmin(at, n - 1)), minlength=n))
+
+    def by_sorting(at: Any, n: int) -> Any:
+        last = xp.where(at < n - 1, at, n - 1.0)
+        ends = xp.searchsorted(xp.sort(to_int64(last)), xp.arange(n + 1, dtype=dtype_in(xp, int64), **placed(xp, at)))
+        return convert(ends[1:] - ends[:-1])
+
+    return by_sorting
 
 
 def _histogram_shape(c: Inference) -> Sequence[Shape]:
@@ -545,6 +573,7 @@ op(
     {"T": _COUNTED, "dtype": type_attr(INDEX, int32)},
     shape=_histogram_shape,
     kernel=_histogram_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(10)),
     oracle=_histogram_model,

@@ -249,7 +249,7 @@ def _format_shape(c: Inference) -> Sequence[Shape]:
     return [()]
 
 
-def _format_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _format_kernel(attrs: Mapping[str, Any]) -> Any:
     pieces = attrs["template"].split(attrs["placeholder"]) if attrs["placeholder"] else [attrs["template"]]
     ends = attrs["summarize"]
 
@@ -287,6 +287,7 @@ op(
     {"T": list_attr("type"), "template": string_attr("%s"), "placeholder": string_attr("%s"), "summarize": 3},
     shape=_format_shape,
     kernel=_format_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     sample=_formats,
     doc="The template with the texts of the inputs in place of its placeholders.",
@@ -306,7 +307,8 @@ op(
     "",
     "fact: string",
     shape=scalars,
-    kernel=lambda xp, attrs: lambda: np.array(b"0! == 1", object),
+    kernel=lambda attrs: lambda: np.array(b"0! == 1", object),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     sample=lambda rng, t: [case(want=np.array(b"0! == 1", object))],
     doc="A fact about factorials.",

@@ -23,6 +23,7 @@ from headrace.opkit.arrays import (
     check_size,
     dims,
     entries,
+    placed,
     scalar,
     shape_from,
     values_only,
@@ -32,7 +33,7 @@ from headrace.opkit.arrays import (
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.batch_shapes import fill, one_hot
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import converter, device_of, dtype_in, integers, is_standard, number
+from headrace.opkit.namespaces import converter, dtype_in, is_standard, number
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -48,21 +49,13 @@ def _full(xp: Any, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     return xp.full(shape, value, dtype.numpy)
 
 
-def _dims(shape: Any) -> tuple[int, ...]:
-    return dims(shape) if isinstance(shape, np.ndarray) or shape.ndim != 1 else integers(shape)
-
-
-def _scalar(xp: Any, x: Any, name: str) -> Any:
-    return xp.reshape(x, ()) if x.shape == (1,) else scalar(x, name)
-
-
 def _fill_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["T"]
 
     def kernel(shape: Any, value: Any) -> Any:
         if shape.ndim == 0:  # the form in old graphs
             shape = xp.reshape(shape, (1,))
-        return _full(xp, _dims(shape), _scalar(xp, value, "value"), dtype)
+        return _full(xp, dims(shape), scalar(value, "value"), dtype)
 
     return kernel
 
@@ -165,26 +158,13 @@ op(
     sample=_likes,
     doc="Ones of the shape and type of the input.",
 )
-def _empty_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    dtype = attrs["dtype"]
-    if not is_standard(xp):
-        return lambda shape: zeros(xp, dims(shape), dtype)
-
-    def kernel(shape: Any) -> Any:
-        sizes = _dims(shape)
-        check_size(sizes, dtype)
-        return xp.zeros(sizes, dtype=dtype_in(xp, dtype), device=device_of(shape))
-
-    return kernel
-
-
 op(
     "Empty",
     "shape: int32",
     "output: dtype",
     {"dtype": type_attr(), "init": False},
     shape=lambda c: [shape_from(c, 0)],
-    kernel=boxed(_empty_kernel),
+    kernel=boxed(lambda xp, attrs: lambda shape: zeros(xp, dims(shape), attrs["dtype"], shape)),
     xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
@@ -226,28 +206,23 @@ def _range_shape(c: Inference) -> Sequence[Shape]:
     return [(None,)] if None in values else [(_range_size(*values),)]
 
 
-def _place(xp: Any, like: Any) -> dict[str, Any]:
-    """The arguments of a function that makes an array on the device of another one."""
-    return {} if xp is np else {"device": device_of(like)}
-
-
 def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["Tidx"]
     is_integer = dtype in INTEGER
-    convert = converter(xp, dtype)
+    convert, to = converter(xp, dtype), dtype_in(xp, dtype)
 
     def value(x: Any) -> Any:
         return x[()] if xp is np else dtype.numpy.type(float(x))
 
-    def kernel(*inputs: Any) -> Any:
-        start, limit, delta = (_scalar(xp, x, s) for x, s in zip(inputs, ("start", "limit", "delta"), strict=True))
+    def kernel(start: Any, limit: Any, delta: Any) -> Any:
+        start, limit, delta = scalar(start, "start"), scalar(limit, "limit"), scalar(delta, "delta")
         if is_integer:
             a, z, step = int(start), int(limit), int(delta)
             check_size((_range_size(a, z, step),), dtype)
-            return xp.arange(a, z, step, dtype=dtype_in(xp, dtype), **_place(xp, inputs[0]))
+            return xp.arange(a, z, step, dtype=to, **placed(xp, start))
         n = _range_size(value(start), value(limit), value(delta))
         check_size((n,), dtype)
-        return convert(xp.arange(n, **_place(xp, start))) * delta + start
+        return convert(xp.arange(n, **placed(xp, start))) * delta + start
 
     return kernel
 
@@ -301,7 +276,7 @@ def _lin_space_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if n == 1:
             return xp.reshape(start, (1,))
         step = (stop - start) / number(xp, n - 1, dtype)
-        body = convert(xp.arange(n - 1, **_place(xp, start))) * step + start
+        body = convert(xp.arange(n - 1, **placed(xp, start))) * step + start
         return xp.concat([body, xp.reshape(stop, (1,))])  # the last one is exactly `stop`
 
     return kernel
@@ -351,7 +326,7 @@ def _one_hot_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         check_size(shape, dtype)
         if xp is np and not indices.size:
             return zeros(xp, shape, dtype)
-        places = xp.arange(n, **_place(xp, indices))[:, *[None] * (indices.ndim - at)]
+        places = xp.arange(n, **placed(xp, indices))[:, *[None] * (indices.ndim - at)]
         return xp.where(xp.expand_dims(indices, axis=at) == places, on, off)
 
     return kernel

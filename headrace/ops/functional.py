@@ -32,7 +32,8 @@ from headrace.ir.opdef import (
     shape_attr,
     type_attr,
 )
-from headrace.opkit.arrays import zeros
+from headrace.opkit.arrays import values_only, zeros
+from headrace.opkit.namespaces import constant, is_standard
 from headrace.shapes import Shape, show
 
 # their gradient rules are in the table of `grad.structured`
@@ -184,6 +185,16 @@ op(
 
 
 def _to_bool(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    if is_standard(xp):
+        is_bool = attrs["T"].is_bool
+
+        def portable(x: Any) -> Any:
+            if x.ndim:
+                return constant(xp, 0 not in x.shape, dtypes.bool_, x)
+            return x if is_bool else x != 0
+
+        return portable
+
     def kernel(x: Any) -> Any:
         if getattr(x, "ndim", 0):
             return np.bool_(x.size > 0)
@@ -219,6 +230,7 @@ op(
     {"T": type_attr()},
     shape=lambda c: [()],
     kernel=_to_bool,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda x: np.bool_(x.size > 0 if x.ndim else bool(x[()])),
     sample=_to_bool_sample,
@@ -230,8 +242,11 @@ op(
     attrs={"dtype": type_attr(), "shape": shape_attr()},
     shape=lambda c: [c.attrs["shape"]],
     kernel=_nothing,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(no_fold=True),
+    oracle=lambda dtype, shape: np.full(shape, b"" if dtype is dtypes.string else 0, dtype.numpy),
+    sample=values_only(lambda rng, dtype: [case(dtype=dtype, shape=(2, 3))]),
     doc="A placeholder for a result that a branch does not compute and no operation reads.",
 )
 

@@ -13,7 +13,7 @@ from headrace.ir.opdef import Facts, list_attr, missing, op
 from headrace.shapes import Shape
 
 
-def _refuse(context: Any, attrs: Mapping[str, Any]) -> NoReturn:
+def _refuse(*context: Any) -> NoReturn:
     raise InvalidArgumentError("_FusedRegion stands for operations of a compiled step; a graph cannot ask for one")
 
 
@@ -44,6 +44,7 @@ _fused_region(
     "_FusedRegion",
     "The results of a function compiled from the replaced operations (`compile.fused_regions`).",
     kernel=_refuse,
+    xp=False,
     facts=Facts(no_fold=True),
 )
 _fused_region(

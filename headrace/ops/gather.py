@@ -488,7 +488,7 @@ def _tensor_scatter_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _tensor_scatter_kernel(put: Any, how: str) -> Any:
-    """The factory of an op that scatters by `put`, or by the function `how` of another namespace than numpy."""
+    """The factory of an op that scatters by `put`, in other namespaces by `how`."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         ignore_bad = attrs["bad_indices_policy"] == "IGNORE"

@@ -40,7 +40,7 @@ op(
 
 
 def _kernel(how: str) -> Any:
-    """The factory of an op that combines rows by a function of the namespace; "" replaces them."""
+    """The factory of an op that combines rows by a function; "" replaces them."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         combine = getattr(xp, how) if how else None

@@ -35,7 +35,7 @@ def _optional(value: Any, op_type: str) -> Optional:
     return value
 
 
-def _from_value(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Optional]:
+def _from_value(attrs: Mapping[str, Any]) -> Callable[..., Optional]:
     types = attrs["Toutput_types"]
     return lambda *components: Optional(components, types)
 
@@ -46,7 +46,7 @@ def _from_value_shape(c: Inference) -> Sequence[Shape]:
     return [()]
 
 
-def _get_value(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
+def _get_value(attrs: Mapping[str, Any]) -> Callable[[Any], Any]:
     types, wanted = attrs["output_types"], attrs["output_shapes"]
 
     def kernel(value: Any) -> Any:
@@ -97,6 +97,7 @@ op(
     {"Toutput_types": list_attr("type", minimum=1)},
     shape=_from_value_shape,
     kernel=_from_value,
+    xp=False,
     grad=_from_value_grad,
     jvp=_from_value_jvp,
     doc="An optional that contains `components`.",
@@ -106,7 +107,8 @@ op(
     "",
     "optional: variant",
     shape=scalars,
-    kernel=lambda xp, attrs: Optional,
+    kernel=lambda attrs: Optional,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     doc="An empty optional.",
 )
@@ -115,7 +117,8 @@ op(
     "optional: variant",
     "has_value: bool",
     shape=scalars,
-    kernel=lambda xp, attrs: lambda value: np.bool_(_optional(value, "OptionalHasValue").components is not None),
+    kernel=lambda attrs: lambda value: np.bool_(_optional(value, "OptionalHasValue").components is not None),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     doc="Whether an optional has a value.",
 )
@@ -126,6 +129,7 @@ op(
     {"output_types": list_attr("type", minimum=1), "output_shapes": list_attr("shape", minimum=1)},
     shape=_get_value_shape,
     kernel=_get_value,
+    xp=False,
     grad=_get_value_grad,
     jvp=linear("optional"),
     doc="What is in an optional.",

@@ -122,7 +122,7 @@ def _stateful(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any
     return _py_func(attrs)
 
 
-def _pure(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+def _pure(attrs: Mapping[str, Any]) -> Callable[..., Any]:
     # found at each call, so a graph can be prepared without its function
     return lambda *args: _py_func(attrs)(*args)
 
@@ -177,6 +177,7 @@ op(
     _ATTRS,
     shape=unknown,
     kernel=_pure,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(blocking=True, no_fold=True, dynamic_shape=True),
     doc="The results of a Python function of arrays, which is stateless.",

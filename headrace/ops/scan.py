@@ -38,7 +38,10 @@ def _running(xp: Any, name: str, dtype: DType) -> Callable[[Any, int], Any]:
 
 
 def _running_logaddexp(xp: Any, x: Any, axis: int) -> Any:
-    """The scan with `logaddexp`, each step of which combines parts twice as long, as the standard has no such scan."""
+    """The scan with `logaddexp`, which is no function of the standard.
+
+    Each step doubles the length of the parts that are combined.
+    """
     n = 1
     while n < x.shape[axis]:
         more = xp.logaddexp(x[_part(axis, n, None)], x[_part(axis, 0, -n)])

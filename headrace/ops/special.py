@@ -30,7 +30,7 @@ _WIDE = frozenset({float32, float64})
 def _scipy(formula: Callable[..., Any]) -> Any:
     """The factory of `formula(scipy.special, *arrays)`, in float32 for half precision."""
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         import scipy.special
 
         return widened(functools.partial(formula, scipy.special), attrs["T"])
@@ -190,6 +190,7 @@ for _type, _formula, _oracle, (_low, _high), _derivative, _doc in (
         {"T": FLOATING},
         shape=same_as(0),
         kernel=_scipy(_formula),
+        xp=False,
         grad=times(_derivative),
         jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(30)),
@@ -299,6 +300,7 @@ for _type, _name, _oracle, (_low, _high), _derivative in (
         {"T": FLOATING},
         shape=same_as(0),
         kernel=_bessel(_name),
+        xp=False,
         grad=times(_derivative),
         jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(40)),
@@ -328,6 +330,7 @@ for _type, _formula, _oracle, (_low, _high), _derivative, _doc in (
         {"T": FLOATING},
         shape=same_as(0),
         kernel=_scipy(_formula),
+        xp=False,
         grad=times(_derivative),
         jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(40)),
@@ -400,6 +403,7 @@ for _type, _args, _types, _formula, _oracle, _sample, _grad, _doc in (
         {"T": _types},
         shape=broadcast,
         kernel=_scipy(_formula),
+        xp=False,
         grad=_grad,
         jvp=SYMMETRIC,
         facts=Facts(cost=flops_per_element(60)),
@@ -416,8 +420,8 @@ def _betainc(s: Any, a: Any, b: Any, x: Any) -> Any:
     return np.where(is_edge, x, found)
 
 
-def _betainc_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    compute = _scipy(_betainc)(xp, attrs)
+def _betainc_kernel(attrs: Mapping[str, Any]) -> Any:
+    compute = _scipy(_betainc)(attrs)
 
     def kernel(a: Any, b: Any, x: Any) -> Any:
         shapes = {s.shape for s in (a, b, x)} - {()}
@@ -463,6 +467,7 @@ op(
     {"T": _WIDE},
     shape=_betainc_shape,
     kernel=_betainc_kernel,
+    xp=False,
     grad=_betainc_grad,
     jvp=SYMMETRIC,
     batch=of_whole_shape,

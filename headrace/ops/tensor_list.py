@@ -22,7 +22,9 @@ from headrace.ir.notes import NO_NOTES, CountedResidual, JoinedElementShapes, No
 from headrace.ir.op_roles import ListRole
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit import batch_lists
+from headrace.opkit.arrays import dims
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant, integers
 from headrace.opkit.tensor_lists import (
     ELEMENT,
     SHAPED,
@@ -38,7 +40,7 @@ from headrace.opkit.tensor_lists import (
 )
 from headrace.resources.element_shapes import element_shape_of
 from headrace.resources.tensor_list import TensorList, list_of
-from headrace.resources.values import int_of, rows, shape_of, stack
+from headrace.resources.values import arrays_of, int_of, shape_of
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -148,7 +150,7 @@ override("TensorListPushBack", CPU, form="stateful", notes=[ResidualPush, Counte
 
 
 def _push_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
-    dtype = attrs["element_dtype"]
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handles: Any, tensor: Any) -> Any:
         if len(shape_of(handles)) != 1:
@@ -157,12 +159,12 @@ def _push_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
             )
         if not shape_of(tensor):
             raise InvalidArgumentError("Expected tensor to be at least a vector, but saw shape: []")
-        if len(tensor) != len(handles):
+        if tensor.shape[0] != len(handles):
             raise InvalidArgumentError(
-                f"Expected tensor.shape[0] == input_handles.size, but saw {len(tensor)} vs. {len(handles)}"
+                f"Expected tensor.shape[0] == input_handles.size, but saw {tensor.shape[0]} vs. {len(handles)}"
             )
         out = np.empty(len(handles), object)
-        for i, (handle, row) in enumerate(zip(handles, rows(tensor, dtype), strict=True)):
+        for i, (handle, row) in enumerate(zip(handles, arrays.rows(tensor, dtype), strict=True)):
             out[i] = list_of(handle, dtype).push(row)
         return out
 
@@ -170,11 +172,11 @@ def _push_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
 
 
 def _pop(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[TensorList, Any]]:
-    dtype = attrs["element_dtype"]
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handle: Any, element_shape: Any) -> tuple[TensorList, Any]:
         shape = element_shape_of(element_shape)
-        rest, element = list_of(handle, dtype).pop(shape)
+        rest, element = list_of(handle, dtype).pop(shape, arrays)
         _check_fits(element, shape)
         return rest, element
 
@@ -182,23 +184,23 @@ def _pop(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[TensorList, Any]]:
 
 
 def _pop_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[Any, Any]]:
-    pop, dtype = _pop(xp, attrs), attrs["element_dtype"]
+    pop, dtype, arrays = _pop(xp, attrs), attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handles: Any, element_shape: Any) -> tuple[Any, Any]:
         rest, out = np.empty(len(handles), object), [None] * len(handles)
         for i, handle in enumerate(handles):
             rest[i], out[i] = pop(handle, element_shape)
-        return rest, stack(out, dtype, shape_of(out[0]) if out else tuple(element_shape.tolist()))
+        return rest, arrays.stack(out, dtype, shape_of(out[0]) if out else dims(element_shape))
 
     return kernel
 
 
 def _get(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], Any]:
-    dtype = attrs["element_dtype"]
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handle: Any, index: Any, element_shape: Any) -> Any:
         shape = element_shape_of(element_shape)
-        element = list_of(handle, dtype).get(int_of(index, "index"), shape)
+        element = list_of(handle, dtype).get(int_of(index, "index"), shape, arrays)
         _check_fits(element, shape)
         return element
 
@@ -211,17 +213,23 @@ def _set(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:
 
 
 def _unset(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
-    return lambda handle, indices: list_of(handle).unset(np.ravel(indices).tolist())
+    return lambda handle, indices: list_of(handle).unset(integers(indices))
 
 
 def _element_shape_of(xp: Any, attrs: Attrs) -> Callable[[Any], Any]:
-    out = attrs["shape_type"].numpy
+    out = attrs["shape_type"]
 
     def kernel(handle: Any) -> Any:
         shape = list_of(handle).element_shape
-        return np.array(-1 if shape is None else [-1 if d is None else d for d in shape], out)
+        return constant(xp, -1 if shape is None else [-1 if d is None else d for d in shape], out)
 
     return kernel
+
+
+def _length(xp: Any, attrs: Attrs) -> Callable[[Any], Any]:
+    if xp is np:
+        return lambda handle: np.int32(list_of(handle).length())
+    return lambda handle: constant(xp, list_of(handle).length(), dtypes.int32)
 
 
 def _concat_lists(xp: Any, attrs: Attrs, notes: Notes = NO_NOTES) -> Callable[[Any, Any], Any]:
@@ -318,6 +326,7 @@ op(
     SHAPED,
     shape=new_list(0),
     kernel=_empty,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=batch_lists.new_list,
     facts=Facts(list_role=ListRole("empty")),
@@ -330,6 +339,7 @@ op(
     SHAPED,
     shape=new_list(0),
     kernel=_reserve,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=batch_lists.new_list,
     facts=Facts(list_role=ListRole("reserve")),
@@ -342,6 +352,7 @@ op(
     ELEMENT,
     shape=keeps_list,
     kernel=_push,
+    xp=True,
     grad=_push_grad,
     jvp=linear("input_handle", "tensor"),
     batch=batch_lists.push,
@@ -355,6 +366,7 @@ op(
     ELEMENT,
     shape=lambda c: [shapes.with_rank(c.shapes[0], 1)],
     kernel=_push_batch,
+    xp=True,
     grad=_push_batch_grad,
     jvp=linear("input_handles", "tensor"),
     batch=batch_lists.push_batch,
@@ -367,6 +379,7 @@ op(
     ELEMENT,
     shape=_pop_shape,
     kernel=_pop,
+    xp=True,
     grad=_pop_grad,
     jvp=linear("input_handle"),
     batch=batch_lists.pop,
@@ -380,6 +393,7 @@ op(
     {"element_dtype": type_attr(), "Tshape": type_attr(INDEX, dtypes.int32)},
     shape=_get_shape,
     kernel=_get,
+    xp=True,
     grad=_get_grad,
     jvp=linear("input_handle"),
     batch=batch_lists.get,
@@ -393,6 +407,7 @@ op(
     {"element_dtype": type_attr(), "resize_if_index_out_of_bounds": False},
     shape=_set_shape,
     kernel=_set,
+    xp=True,
     grad=_set_grad,
     jvp=linear("input_handle", "item"),
     batch=batch_lists.put,
@@ -404,7 +419,8 @@ op(
     "input_handle: variant",
     "length: int32",
     shape=lambda c: [()],
-    kernel=lambda xp, attrs: lambda handle: np.int32(list_of(handle).length()),
+    kernel=_length,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=batch_lists.length_of_list,
     facts=Facts(shape_only=True, list_role=ListRole("length")),
@@ -416,6 +432,7 @@ op(
     "output_handle: variant",
     shape=keeps_list,
     kernel=lambda xp, attrs: lambda handle, size: list_of(handle).resized(int_of(size, "size")),
+    xp=True,
     grad=_resize_grad,
     jvp=linear("input_handle"),
     batch=batch_lists.as_it_is,
@@ -429,6 +446,7 @@ op(
     {"shape_type": INDEX},
     shape=_element_shape_shape,
     kernel=_element_shape_of,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=batch_lists.shape_of_element,
     facts=Facts(dynamic_shape=True, shape_only=True),
@@ -442,6 +460,7 @@ op(
     ELEMENT,
     shape=lambda c: [shapes.merge(c.shapes[0], c.shapes[1])],
     kernel=_concat_lists,
+    xp=True,
     grad=_concat_lists_grad,
     jvp=linear("input_a", "input_b"),
     batch=batch_lists.as_it_is,
@@ -457,6 +476,7 @@ op(
     "output_handle: variant",
     shape=keeps_list,
     kernel=_unset,
+    xp=True,
     grad=lambda b, n, dlist: [b.make("_TensorListUnset", (dlist, n.indices), {}), None],
     jvp=linear("input_handle"),
     batch=batch_lists.as_it_is,
@@ -473,6 +493,7 @@ op(
         shapes.concatenate(shapes.with_rank(c.shapes[0], 1), element_shape_input(c, 1)),
     ],
     kernel=_pop_batch,
+    xp=True,
     grad=_pop_batch_grad,
     jvp=linear("input_handles"),
     batch=batch_lists.pop_batch,
@@ -485,6 +506,7 @@ op(
     ELEMENT,
     shape=lambda c: [shapes.merge(c.shapes[0], c.shapes[1])] * 2,
     kernel=_split_lists,
+    xp=True,
     grad=_split_lists_grad,
     jvp=linear("input"),
     batch=batch_lists.as_it_is,

@@ -17,7 +17,9 @@ from headrace.ir.infer import Inference, constant_value
 from headrace.ir.op_roles import ListRole
 from headrace.ir.opdef import Facts, int_attr, op, shape_attr, type_attr
 from headrace.opkit import batch_lists
+from headrace.opkit.arrays import on_host
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant, integers
 from headrace.opkit.tensor_lists import (
     ELEMENT,
     SHAPED,
@@ -32,7 +34,7 @@ from headrace.opkit.tensor_lists import (
 )
 from headrace.resources.element_shapes import element_shape_of
 from headrace.resources.tensor_list import TensorList, list_of
-from headrace.resources.values import int_of
+from headrace.resources.values import arrays_of, int_of
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -83,54 +85,65 @@ def _split_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _from_tensor(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
-    dtype = attrs["element_dtype"]
-    return lambda tensor, shape: TensorList.from_tensor(tensor, dtype, element_shape_of(shape))
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
+    return lambda tensor, shape: TensorList.from_tensor(tensor, dtype, element_shape_of(shape), arrays)
 
 
 def _stack(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
-    dtype, n = attrs["element_dtype"], attrs["num_elements"]
-    return lambda handle, shape: list_of(handle, dtype).stack(element_shape_of(shape), n)
+    dtype, n, arrays = attrs["element_dtype"], attrs["num_elements"], arrays_of(xp)
+    return lambda handle, shape: list_of(handle, dtype).stack(element_shape_of(shape), n, arrays)
 
 
 def _gather(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], Any]:
-    dtype = attrs["element_dtype"]
-    return lambda handle, indices, shape: list_of(handle, dtype).gather(indices, element_shape_of(shape))
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
+
+    def kernel(handle: Any, indices: Any, shape: Any) -> Any:
+        return list_of(handle, dtype).gather(on_host(indices), element_shape_of(shape), arrays)
+
+    return kernel
 
 
 def _scatter(xp: Any, attrs: Attrs) -> Callable[..., TensorList]:
-    dtype = attrs["element_dtype"]
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(tensor: Any, indices: Any, shape: Any, n: Any = _AS_MANY_AS_NEEDED) -> TensorList:
-        return TensorList.scattered(tensor, indices, dtype, element_shape_of(shape), int_of(n, "num_elements"))
+        size = int_of(n, "num_elements")
+        return TensorList.scattered(tensor, on_host(indices), dtype, element_shape_of(shape), size, arrays)
 
     return kernel
 
 
 def _scatter_into(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:
-    dtype = attrs["element_dtype"]
-    return lambda handle, tensor, indices: list_of(handle, dtype).scatter(tensor, indices)
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
+    return lambda handle, tensor, indices: list_of(handle, dtype).scatter(tensor, on_host(indices), arrays)
 
 
 def _concat(xp: Any, attrs: Attrs) -> Callable[[Any], tuple[Any, Any]]:
-    dtype, shape = attrs["element_dtype"], attrs["element_shape"]
-    return lambda handle: list_of(handle, dtype).concat(shape)
+    dtype, shape, arrays = attrs["element_dtype"], attrs["element_shape"], arrays_of(xp)
+    return lambda handle: _with_lengths(xp, list_of(handle, dtype).concat(shape, (), arrays))
 
 
 def _concat_v2(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    dtype = attrs["element_dtype"]
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handle: Any, shape: Any, leading_dims: Any) -> tuple[Any, Any]:
-        dims = np.ravel(leading_dims).tolist()
+        dims = integers(leading_dims)
         if min(dims, default=0) < 0:
-            raise InvalidArgumentError(f"leading_dims must not be negative, got {dims}")
-        return list_of(handle, dtype).concat(element_shape_of(shape), dims)
+            raise InvalidArgumentError(f"leading_dims must not be negative, got {list(dims)}")
+        return _with_lengths(xp, list_of(handle, dtype).concat(element_shape_of(shape), dims, arrays))
 
     return kernel
 
 
+def _with_lengths(xp: Any, joined: tuple[Any, Any]) -> tuple[Any, Any]:
+    """A joined array, and the lengths as an array of its namespace."""
+    rows, lengths = joined
+    return rows, lengths if xp is np else constant(xp, lengths.tolist(), dtypes.int64, rows)
+
+
 def _split(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:
     dtype = attrs["element_dtype"]
-    return lambda tensor, shape, lengths: TensorList.split(tensor, lengths, dtype, element_shape_of(shape))
+    return lambda tensor, shape, lengths: TensorList.split(tensor, on_host(lengths), dtype, element_shape_of(shape))
 
 
 # *** gradients ***
@@ -226,6 +239,7 @@ op(
     SHAPED,
     shape=_from_tensor_shape,
     kernel=_from_tensor,
+    xp=True,
     grad=_from_tensor_grad,
     jvp=linear("tensor"),
     batch=batch_lists.from_tensor,
@@ -239,6 +253,7 @@ op(
     {"element_dtype": type_attr(), "num_elements": int_attr(-1)},
     shape=_stack_shape,
     kernel=_stack,
+    xp=True,
     grad=_stack_grad,
     jvp=linear("input_handle"),
     batch=batch_lists.stack,
@@ -252,6 +267,7 @@ op(
     ELEMENT,
     shape=_gather_shape,
     kernel=_gather,
+    xp=True,
     grad=_gather_grad,
     jvp=linear("input_handle"),
     batch=batch_lists.gather_list,
@@ -265,6 +281,7 @@ op(
     SHAPED,
     shape=new_list(2),
     kernel=_scatter,
+    xp=True,
     grad=_scatter_grad,
     jvp=linear("tensor"),
     batch=batch_lists.scatter_list,
@@ -277,6 +294,7 @@ op(
     SHAPED,
     shape=new_list(2),
     kernel=_scatter,
+    xp=True,
     grad=_scatter_grad,
     jvp=linear("tensor"),
     batch=batch_lists.scatter_list,
@@ -289,6 +307,7 @@ op(
     ELEMENT,
     shape=keeps_list,
     kernel=_scatter_into,
+    xp=True,
     grad=_scatter_into_grad,
     jvp=linear("input_handle", "tensor"),
     batch=batch_lists.scatter_into_list,
@@ -301,6 +320,7 @@ op(
     {"element_dtype": type_attr(), "element_shape": shape_attr(None)},
     shape=_concat_shape,
     kernel=_concat,
+    xp=True,
     grad=_concat_grad,
     jvp=linear("input_handle"),
     doc="The concatenation of all elements along their first dimension, and their lengths.",
@@ -312,6 +332,7 @@ op(
     SHAPED,
     shape=_concat_shape,
     kernel=_concat_v2,
+    xp=True,
     grad=_concat_grad,
     jvp=linear("input_handle"),
     facts=Facts(list_role=ListRole("concat", shape_input=1)),
@@ -324,6 +345,7 @@ op(
     SHAPED,
     shape=_split_shape,
     kernel=_split,
+    xp=True,
     grad=_split_grad,
     jvp=linear("tensor"),
     doc="The list of consecutive pieces of `tensor`, of the given lengths.",

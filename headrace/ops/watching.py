@@ -74,6 +74,7 @@ for _type, _attrs, _doc in (
         {"T": type_attr(), **_attrs},
         shape=_pass_through,
         kernel=_same,
+        xp=True,
         grad=lambda b, n, dy: [dy],
         jvp=passed,
         facts=Facts(forwards=0),
@@ -97,7 +98,7 @@ op(
 )
 
 
-def _device_index(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _device_index(attrs: Mapping[str, Any]) -> Any:
     names = attrs["device_names"]
     index = np.int32(names.index("CPU") if "CPU" in names else len(names))
     return lambda: index
@@ -109,6 +110,7 @@ op(
     attrs={"device_names": list_attr("string")},
     shape=scalars,
     kernel=_device_index,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(no_fold=True),
     doc="The index in `device_names` of the type of its device, or their number if it is none of them.",

@@ -26,7 +26,7 @@ from headrace.ir import walk
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, owns_all, param_offset
 from headrace.ir.graph import FuncGraph
-from headrace.ir.kernel import CPU, find_kernel
+from headrace.ir.kernel import CPU, find_kernel, host_inputs
 from headrace.ir.notes import OnDevice
 from headrace.ir.order import is_constant
 
@@ -74,10 +74,10 @@ class _Join:
 
     def computes(self, op: Operation) -> bool:
         """Whether the device computes an operation that owns no graph."""
-        if self._where.get(op) != self._name or op.type in ("_Arg", "_Retval"):
-            return False
-        if op.opdef.facts.forwards is not None and op.opdef.is_pure:
+        if op.opdef.facts.forwards is not None and op.opdef.is_pure:  # no kernel is called
             return op.inputs[0] in self._on_device
+        if self._where.get(op) != self._name or op.type in ("_Arg", "_Retval") or _is_constant(op):
+            return False
         tensors = (*op.inputs, *op.outputs)
         if op.opdef.is_pure and tensors and all(map(_is_small, op.outputs)):
             is_light = op.opdef.facts.shape_only or all(map(_is_small, op.inputs))
@@ -111,7 +111,9 @@ class _Join:
             elif op.type == "_Arg":
                 continue
             else:
-                found = [self.computes(op) and _may_reside(t) for t in op.outputs]
+                is_there = self.computes(op)
+                of_refs = is_there or any(t.dtype.is_ref and self._is_there(t) for t in op.inputs)
+                found = [of_refs if t.dtype.is_ref else is_there and _may_reside(t) for t in op.outputs]
             for t, is_there in zip(op.outputs, found, strict=True):
                 self._settle(t, is_there)
         return [self._is_there(t) for t in graph.results] if isinstance(graph, FuncGraph) else []
@@ -153,7 +155,8 @@ class _Join:
             elif op.type != "_Arg" and (op.opdef.facts.forwards is None or not op.opdef.is_pure):
                 is_there = self.computes(op)
                 if is_there or not op.opdef.facts.shape_only:
-                    self._give(edit, op, lambda i, there=is_there: there)  # type: ignore[misc]
+                    host = host_inputs(op.opdef, op.attrs)
+                    self._give(edit, op, lambda i, there=is_there, host=host: there and i not in host)  # type: ignore[misc]
                 edit.set_device(op, self._name if is_there else "")
             elif op.type != "_Arg" and len(op.inputs) > 1:  # only its first input is forwarded
                 self._give(edit, op, lambda i, first=op.inputs[0]: self._is_there(first))  # type: ignore[misc]
@@ -184,9 +187,17 @@ class _Join:
                 edit.set_result(k, self._copy(edit, t))
 
     def _give(self, edit: Editor, op: Operation, wants: Callable[[int], bool]) -> None:
-        """Lets the inputs of an operation have the residence that it wants."""
+        """Lets the inputs of an operation have the residence that it wants.
+
+        The value of a reference is on the device of its variable.
+        """
+        dtypes_wanted = op.opdef.input_dtypes(op.attrs) if any(t.dtype.is_ref for t in op.inputs) else ()
         for i, t in enumerate(op.inputs):
-            if _may_reside(t) and self._is_there(t) is not wants(i):
+            if t.dtype.is_ref:
+                is_copied = self._is_there(t) and not dtypes_wanted[i].is_ref and not wants(i)
+            else:
+                is_copied = _may_reside(t) and self._is_there(t) is not wants(i)
+            if is_copied:
                 edit.set_input(op, i, self._copy(edit, t))
 
     def _copy(self, edit: Editor, t: Tensor) -> Tensor:
@@ -195,13 +206,12 @@ class _Join:
         if found is not None:
             return found
         graph, is_there = t.op.graph, self._is_there(t)
-        is_copied = t.op.type == "Const" and not t.op.control_inputs
-        if is_copied and find_kernel(t.op, self._device.type or CPU) is not None:
+        if _is_constant(t.op) and find_kernel(t.op, self._device.type or CPU) is not None:
             made = graph.copy_op(t.op, (), (), graph.unique_name(t.op.name))
         else:
             type = "_ToHost" if is_there else "_ToDevice"
             name = graph.unique_name(f"{t.op.name}/{'to_host' if is_there else 'to_device'}")
-            attrs = {"T": t.dtype, "device": self._name}
+            attrs = {"T": t.dtype.base, "device": self._name}
             made = graph.add_op(type, name, [t], attrs, source=t.op.source)
             made.outputs[0].replace_static(t.static_shape, t.handle)
         edit.extended(made)
@@ -218,6 +228,11 @@ class _Join:
         there = tuple(k for k, t in enumerate(op.outputs) if self._is_there(t))
         if there or (op.device == self._name and not op.opdef.structured and self.computes(op)):
             edit.add_note(op, OnDevice(self._name, there))
+
+
+def _is_constant(op: Operation) -> bool:
+    """Whether an operation is a constant of the host, of which the device has a copy if it reads it."""
+    return op.type == "Const" and not op.control_inputs
 
 
 def _may_reside(t: Tensor) -> bool:

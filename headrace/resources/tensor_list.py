@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.dtypes import DType
     from headrace.resources.array_accesses import Accesses
-    from headrace.resources.values import Value
+    from headrace.resources.values import Arrays, Value
     from headrace.shapes import Shape
 
 
@@ -37,6 +37,9 @@ _blank: Final = object.__new__
 
 class TensorList:
     """Immutable list of tensors of one dtype, behind the TensorList* ops.
+
+    The elements may be arrays of any namespace. Methods that make arrays take the functions for it (`values.Arrays`);
+    those of numpy by default.
 
     It has neither `__len__` nor `__getitem__`, because numpy would treat it as a sequence and unpack it.
 
@@ -87,18 +90,26 @@ class TensorList:
         return cls(element_dtype, element_shape, Vector.blank(n), initialized=0)
 
     @classmethod
-    def from_tensor(cls, tensor: np.ndarray, element_dtype: DType, element_shape: Shape) -> TensorList:
+    def from_tensor(
+        cls, tensor: np.ndarray, element_dtype: DType, element_shape: Shape, arrays: Arrays = values
+    ) -> TensorList:
         """Makes a list of the rows of `tensor`.
 
         Raises:
           InvalidArgumentError: The tensor is a scalar, or its rows do not fit `element_shape`.
         """
         check_rows(tensor, element_shape)
-        return cls(element_dtype, element_shape, Vector.of(values.rows(tensor, element_dtype)))
+        return cls(element_dtype, element_shape, Vector.of(arrays.rows(tensor, element_dtype)))
 
     @classmethod
     def scattered(
-        cls, tensor: np.ndarray, indices: np.ndarray, element_dtype: DType, element_shape: Shape, n: int = -1
+        cls,
+        tensor: np.ndarray,
+        indices: np.ndarray,
+        element_dtype: DType,
+        element_shape: Shape,
+        n: int = -1,
+        arrays: Arrays = values,
     ) -> TensorList:
         """Makes a list with row k of `tensor` at `indices[k]`.
 
@@ -108,6 +119,7 @@ class TensorList:
           element_dtype: The dtype of the elements.
           element_shape: The static shape of the elements.
           n: The length; -1 for the smallest possible one.
+          arrays: The functions of the namespace of `tensor`.
 
         Returns:
           The list.
@@ -123,7 +135,7 @@ class TensorList:
                 raise InvalidArgumentError(f"Indices in TensorListScatter must all be non-negative, got {i}")
             if n != -1 and i >= n:
                 raise InvalidArgumentError(f"TensorListScatter: Trying to scatter at index {i} in list with size {n}")
-        return cls.reserve(element_dtype, element_shape, max(n, 0)).scatter(tensor, indices)
+        return cls.reserve(element_dtype, element_shape, max(n, 0)).scatter(tensor, indices, arrays)
 
     @classmethod
     def split(cls, tensor: np.ndarray, lengths: np.ndarray, element_dtype: DType, element_shape: Shape) -> TensorList:
@@ -155,12 +167,13 @@ class TensorList:
         """The list whose elements have the shapes of the uninitialized ones, without its contents."""
         return None if self._pattern is None else self._pattern._outline()
 
-    def get(self, index: int, element_shape: Shape = None) -> Value:
+    def get(self, index: int, element_shape: Shape = None, arrays: Arrays = values) -> Value:
         """The element at `index`; zeros if it is uninitialized.
 
         Args:
           index: The index, from 0.
           element_shape: The static shape that the reader knows.
+          arrays: The functions that make the zeros.
 
         Returns:
           The element.
@@ -181,9 +194,9 @@ class TensorList:
         if not shapes.is_full(shape) and self._known_shape(index) is None:
             for i in range(n):  # as in a list that a loop fills, all elements have one shape
                 shape = merge(shape, self._known_shape(i))
-        return self._zeros(index, shape)
+        return self._zeros(index, shape, arrays)
 
-    def pop(self, element_shape: Shape = None) -> tuple[TensorList, Value]:
+    def pop(self, element_shape: Shape = None, arrays: Arrays = values) -> tuple[TensorList, Value]:
         """The list without its last element, and that element (zeros if it is uninitialized).
 
         Raises:
@@ -200,15 +213,16 @@ class TensorList:
             prefetch(inner, len(inner) - 1, -1)
         if item is not UNINITIALIZED:
             return self._with(rest, self._initialized - 1), item
-        zeros = self._zeros(len(rest), self._merged(element_shape))
+        zeros = self._zeros(len(rest), self._merged(element_shape), arrays)
         return self._with(rest, self._initialized), zeros
 
-    def stack(self, element_shape: Shape = None, num_elements: int = -1) -> np.ndarray:
+    def stack(self, element_shape: Shape = None, num_elements: int = -1, arrays: Arrays = values) -> np.ndarray:
         """All elements as rows of one array.
 
         Args:
           element_shape: The static shape that the reader knows.
           num_elements: The required number of elements; -1 for any number.
+          arrays: The functions that make the array.
 
         Returns:
           The array.
@@ -221,9 +235,9 @@ class TensorList:
             raise InvalidArgumentError(
                 f"Operation expected a list with {num_elements} elements but got a list with {n} elements."
             )
-        return self._stacked(range(n), list(self._items), element_shape, "stack")
+        return self._stacked(range(n), list(self._items), element_shape, "stack", arrays)
 
-    def gather(self, indices: np.ndarray, element_shape: Shape = None) -> np.ndarray:
+    def gather(self, indices: np.ndarray, element_shape: Shape = None, arrays: Arrays = values) -> np.ndarray:
         """The elements at `indices` as rows of one array.
 
         Raises:
@@ -234,17 +248,20 @@ class TensorList:
         for i in where:
             if not 0 <= i < n:
                 raise InvalidArgumentError(f"Trying to gather element {i} in a list with {n} elements.")
-        return self._stacked(where, [self._items[i] for i in where], element_shape, "gather")
+        return self._stacked(where, [self._items[i] for i in where], element_shape, "gather", arrays)
 
-    def concat(self, element_shape: Shape = None, leading_dims: Sequence[int] = ()) -> tuple[np.ndarray, np.ndarray]:
+    def concat(
+        self, element_shape: Shape = None, leading_dims: Sequence[int] = (), arrays: Arrays = values
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Joins all elements along their first dimension.
 
         Args:
           element_shape: The static shape that the reader knows, including the first dimension.
           leading_dims: The length of each uninitialized element.
+          arrays: The functions that make the array.
 
         Returns:
-          The joined array, and the int64 length of each element.
+          The joined array, and (an array of numpy) the int64 length of each element.
 
         Raises:
           InvalidArgumentError: An element is a scalar, the shapes differ, or a shape is unknown.
@@ -285,9 +302,9 @@ class TensorList:
         for i, item in enumerate(items):
             if item is UNINITIALIZED:
                 length = self._length_of(i, first, leading_dims)
-                items[i] = values.zeros(self.element_dtype, (length, *row))
+                items[i] = arrays.zeros(self.element_dtype, (length, *row))
         lengths = np.array([item.shape[0] for item in items], np.int64)
-        return values.concat(items, self.element_dtype, row), lengths
+        return arrays.concat(items, self.element_dtype, row), lengths
 
     # *** changes; each returns a new list ***
 
@@ -335,7 +352,7 @@ class TensorList:
         more = self._items[index] is UNINITIALIZED
         return self._with(self._items.set(index, value), self._initialized + more)
 
-    def scatter(self, tensor: np.ndarray, indices: np.ndarray) -> TensorList:
+    def scatter(self, tensor: np.ndarray, indices: np.ndarray, arrays: Arrays = values) -> TensorList:
         """The list with row k of `tensor` at `indices[k]`, extended if necessary.
 
         Raises:
@@ -345,16 +362,16 @@ class TensorList:
         if indices.ndim != 1:
             raise InvalidArgumentError(f"Expected indices to be a vector, but received shape: {show(indices)}")
         where = indices.tolist()
-        if len(where) != len(tensor):
+        if len(where) != tensor.shape[0]:
             raise InvalidArgumentError(
                 "Invalid number of rows in input tensor. Expected len(indices) == tensor.shape[0], "
-                f"but saw: {len(where)} vs. {len(tensor)}"
+                f"but saw: {len(where)} vs. {tensor.shape[0]}"
             )
         if not where:
             return self
         if min(where) < 0:
             raise InvalidArgumentError(f"Indices to scatter at must all be non-negative, got {min(where)}")
-        rows = values.rows(tensor, self.element_dtype)
+        rows = arrays.rows(tensor, self.element_dtype)
         self._check_element(rows[0], "set", "at a list index")
         out = self.resized(max(len(self._items), max(where) + 1))
         if len(where) * thresholds.LIST_CHANGES < len(out._items):
@@ -541,10 +558,10 @@ class TensorList:
         return self._with(Vector.of(items), sum(item is not UNINITIALIZED for item in items))
 
     def _check_element(self, value: Value, verb: str, where: str) -> None:
-        if numpy_dtype_of(value) != self.element_dtype.numpy:
+        dtype, wanted = numpy_dtype_of(value), self.element_dtype.numpy
+        if dtype is not wanted and not values.is_foreign(value) and dtype != wanted:
             raise InvalidArgumentError(
-                f"Invalid data types; list elements {self.element_dtype.name} but tried to {verb} "
-                f"{numpy_dtype_of(value)}"
+                f"Invalid data types; list elements {self.element_dtype.name} but tried to {verb} {dtype}"
             )
         shape = shape_of(value)
         if shape != self.element_shape and not shapes.fits(shape, self.element_shape):
@@ -565,7 +582,7 @@ class TensorList:
             return self._pattern._known_shape(index)
         return None
 
-    def _zeros(self, index: int, shape: Shape) -> Value:
+    def _zeros(self, index: int, shape: Shape, arrays: Arrays) -> Value:
         """The zeros for the uninitialized element at `index`."""
         if self.element_dtype is dtypes.variant and self._pattern is not None:
             inner = self._pattern.get(index)
@@ -576,9 +593,11 @@ class TensorList:
                 "Trying to read an uninitialized tensor but element_shape is not fully defined: "
                 f"{shapes.show(shape)} and no list element is set."
             )
-        return values.zeros(self.element_dtype, full)
+        return arrays.zeros(self.element_dtype, full)
 
-    def _stacked(self, where: Sequence[int], items: list[Value], element_shape: Shape, verb: str) -> np.ndarray:
+    def _stacked(
+        self, where: Sequence[int], items: list[Value], element_shape: Shape, verb: str, arrays: Arrays
+    ) -> np.ndarray:
         """Stacks `items`, the elements at `where`."""
         shape = self._merged(element_shape)
         if not items and not shapes.is_full(shape):
@@ -600,13 +619,15 @@ class TensorList:
                 "(Where elements may be missing, give the array an element_shape.)"
             )
         if not self._initialized and self.element_dtype is not dtypes.variant:
-            zeros: np.ndarray = values.zeros(self.element_dtype, (len(items), *full))
+            zeros: np.ndarray = arrays.zeros(self.element_dtype, (len(items), *full))
             return zeros
         if self._initialized < len(self._items):
             items = [
-                self._zeros(i, full) if item is UNINITIALIZED else item for i, item in zip(where, items, strict=True)
+                self._zeros(i, full, arrays) if item is UNINITIALIZED else item
+                for i, item in zip(where, items, strict=True)
             ]
-        return values.stack(items, self.element_dtype, full)
+        stacked: np.ndarray = arrays.stack(items, self.element_dtype, full)
+        return stacked
 
     def _length_of(self, index: int, first: int | None, leading_dims: Sequence[int]) -> int:
         """Number of rows of the uninitialized element at `index` in a concatenation."""
@@ -657,7 +678,7 @@ def _fuller(a: TensorList | None, b: TensorList | None) -> TensorList | None:
 def _add(a: Any, b: Any) -> Any:
     if a is None or b is None:
         return b if a is None else a
-    if numpy_dtype_of(a).kind == "O":
+    if getattr(numpy_dtype_of(a), "kind", "") == "O":  # other namespaces have other dtype objects
         return a.add(b)
     if shape_of(a) != shape_of(b):
         raise InvalidArgumentError(

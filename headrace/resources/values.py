@@ -5,12 +5,16 @@ type: a resource or variant of rank 0 is the bare object (a `Handle`, a `TensorL
 rank are `object` arrays. The functions of this module handle these cases.
 
 A value is immutable from the moment it is passed on, so storing one never copies, and slices are views.
+
+On devices with arrays of their own a value is such an array. `Arrays` is what the objects of this package need of them;
+this module has it for numpy.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, TypeAlias
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -25,6 +29,22 @@ if TYPE_CHECKING:
 Value: TypeAlias = Any  # np.ndarray, np.generic, or a bare object at rank 0
 
 
+class Arrays(Protocol):
+    """Functions that make arrays; see those of this module."""
+
+    def zeros(self, dtype: DType, shape: tuple[int, ...]) -> Value:
+        """Zeros."""
+
+    def stack(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        """Values, each of `shape`, as rows of one new array."""
+
+    def concat(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        """Joins values, each of shape `[any, *shape]`, along the first dimension."""
+
+    def rows(self, array: Value, dtype: DType) -> list[Value]:
+        """Elements along the first dimension."""
+
+
 def shape_of(value: Value) -> tuple[int, ...]:
     """The shape of a value; a bare object is a scalar."""
     shape: tuple[int, ...] = getattr(value, "shape", ())
@@ -34,6 +54,43 @@ def shape_of(value: Value) -> tuple[int, ...]:
 def numpy_dtype_of(value: Value) -> np.dtype:
     """The numpy element type of a value; `object` for a bare object."""
     return getattr(value, "dtype", _OBJECT)
+
+
+class ArraysOf:
+    """`Arrays` of a namespace of the Python array API standard; handles and strings are numpy's."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+
+    def zeros(self, dtype: DType, shape: tuple[int, ...]) -> Value:
+        if dtype in dtypes.OBJECT:
+            return zeros(dtype, shape)
+        return self._xp.zeros(shape, dtype=getattr(self._xp, dtype.name))
+
+    def stack(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        if dtype in dtypes.OBJECT:
+            return stack(values, dtype, shape)
+        return self._xp.stack(values) if values else self.zeros(dtype, (0, *shape))
+
+    def concat(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        if dtype in dtypes.OBJECT:
+            return concat(values, dtype, shape)
+        return self._xp.concat(values) if values else self.zeros(dtype, (0, *shape))
+
+    def rows(self, array: Value, dtype: DType) -> list[Value]:
+        if dtype in dtypes.OBJECT:
+            return rows(array, dtype)
+        return [array[i, ...] for i in range(array.shape[0])]
+
+
+def arrays_of(xp: Any) -> Arrays:
+    """The functions that make arrays of a namespace."""
+    return sys.modules[__name__] if xp is np else ArraysOf(xp)
+
+
+def is_foreign(value: Value) -> bool:
+    """Whether a value is an array of another namespace than numpy."""
+    return hasattr(value, "dtype") and not isinstance(value, (np.ndarray, np.generic))
 
 
 def zeros(dtype: DType, shape: tuple[int, ...]) -> Value:
@@ -84,6 +141,15 @@ def int_of(value: Value, what: str) -> int:
     if shape_of(value):
         raise InvalidArgumentError(f"{what} expected to be a scalar but got shape: {shapes.show(shape_of(value))}")
     return int(value)
+
+
+def ints_of(value: Value) -> Sequence[int]:
+    """The integers in `value`, a vector."""
+    try:
+        ints: list[int] = value.tolist()
+    except AttributeError:  # not in the standard
+        return [int(value[i]) for i in range(value.shape[0])]
+    return ints
 
 
 def nbytes_of(value: Value) -> int:

@@ -70,6 +70,14 @@ def build(regions: Regions, args: Sequence[Operation], retvals: Sequence[Operati
     return _Builder(regions).program(args, retvals)
 
 
+def _kind_of_value(t: Tensor) -> Representation:
+    """The representation of a value that is neither a reference nor a list."""
+    there = t.op.notes.get(OnDevice)
+    if t.dtype.base in dtypes.OBJECT or (there is not None and t.index in there.outputs):
+        return "object"
+    return "scalar" if t.shape == () else "array"
+
+
 class _Builder:
     def __init__(self, regions: Regions) -> None:
         self._regions = regions
@@ -112,10 +120,7 @@ class _Builder:
         kind = self._lists.kind(t)
         if kind:
             return "list" if kind == "list" else "rows"
-        there = t.op.notes.get(OnDevice)
-        if t.dtype.base in dtypes.OBJECT or (there is not None and t.index in there.outputs):
-            return "object"
-        return "scalar" if t.shape == () else "array"
+        return _kind_of_value(t)
 
     def _constant(self, t: Tensor, array: Any) -> Value:
         return self._define(t, "constant", constant=array)
@@ -148,9 +153,7 @@ class _Builder:
 
     def _read(self, t: Tensor, reference: Value, op: Operation) -> Value:
         """The value of a reference at this time."""
-        representation: Representation = "scalar" if t.shape == () else "array"
-        representation = "object" if t.dtype.base in dtypes.OBJECT else representation
-        made = Value(len(self._values), t, t.dtype.base, t.shape, representation, "shared")
+        made = Value(len(self._values), t, t.dtype.base, t.shape, _kind_of_value(t), "shared")
         self._values.append(made)
         self._instrs.append(Compute(op, (reference,), (made,), Read()))
         return made

@@ -10,6 +10,9 @@ this package have kernels for other ops, and for those that PyTorch computes fas
 
 from __future__ import annotations
 
+from headrace.devices.torch import kernels
 from headrace.devices.torch.device import register
+
+__all__ = ["kernels"]
 
 register()

@@ -1,9 +1,9 @@
 """Convolutions and their gradients: Conv2D, Conv3D, Conv, DepthwiseConv2dNative.
 
-PyTorch's arrays have the channels second. A TensorFlow array with the channels last is such an array in the memory format
-`channels_last`, so it is permuted without a copy, and so is the result. PyTorch pads both ends of an axis alike. Where
-TensorFlow's padding is longer behind than before, the array is padded first. The first window of windows at every
-element is dropped instead.
+PyTorch's arrays have the channels second. A TensorFlow array with the channels last is such an array in the memory
+format `channels_last`, so it is permuted without a copy, and so is the result. PyTorch pads both ends of an axis alike.
+Where TensorFlow's padding is longer behind than before, the array is padded first. If there is a window at every
+element, one more element of padding before makes one window more, which is dropped.
 
 Source: TensorFlow's ops of the same names.
 """
@@ -24,7 +24,6 @@ from headrace.opkit.windows import Axis, Sliding, sliding
 
 Ints = tuple[int, ...]
 
-_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 _FORWARD = {4: torch.nn.functional.conv2d, 5: torch.nn.functional.conv3d}
 
 
@@ -66,7 +65,10 @@ def _behind(a: Axis) -> int:
 
 
 def _spread(a: Axis) -> tuple[int, int] | None:
-    """The symmetric padding of an axis and the number of windows to skip, or None if it needs other padding."""
+    """The symmetric padding of an axis, and the number of windows to skip.
+
+    None: the axis needs padding that is not symmetric.
+    """
 
     def windows(padding: int) -> int:
         return (a.length + 2 * padding - a.reach) // a.stride + 1
@@ -80,7 +82,7 @@ def _spread(a: Axis) -> tuple[int, int] | None:
 
 @cached(1024, "convolutions of PyTorch")
 def plan(s: Sliding, x: Ints, w: Ints, depthwise: bool) -> Plan:
-    """Returns the plan of a convolution of the shapes `x` and `w`, in TensorFlow's order of axes.
+    """Returns the plan of a convolution of the shapes `x` and `w`, in TensorFlow's order.
 
     Raises:
       Unsuited: there is no such convolution.
@@ -175,6 +177,26 @@ def _extended(dy: Tensor, skipped: Ints) -> Tensor:
     return torch.nn.functional.pad(dy, [n for first in reversed(skipped) for n in (first, 0)])
 
 
+def shaped_like(x: Tensor, shape: Ints, is_second: bool) -> Tensor:
+    """Returns a tensor, for functions that ask only for its shape, dtype and memory format.
+
+    It is a view of the memory of `x` if that is large enough: a large allocation may cost a tenth of a convolution.
+
+    Args:
+      x: a tensor with the wanted dtype and device.
+      shape: the shape, with the channels second.
+      is_second: whether the channels are second in memory too.
+    """
+    if is_second:
+        strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    else:
+        inner = [math.prod(shape[i + 1 :]) * shape[1] for i in range(2, len(shape))]
+        strides = [math.prod(shape[1:]), 1, *inner]
+    if x.untyped_storage().nbytes() >= math.prod(shape) * x.element_size():
+        return x.as_strided(shape, strides, 0)
+    return torch.empty_strided(shape, strides, dtype=x.dtype, device=x.device)
+
+
 # *** Kernels ***
 
 
@@ -209,9 +231,7 @@ def _by_input(s: Sliding, x: Ints, w: Tensor, dy: Tensor, t: DType, depthwise: b
         raise Unsuited
     if p.is_empty:
         return dy.new_zeros(x)
-    # Of the input only shape and memory format count; its memory is never touched.
-    layout = torch.contiguous_format if s.channels == 1 else _FORMATS[len(x)]
-    like = torch.empty(p.padded, dtype=dy.dtype, device=dy.device, memory_format=layout)
+    like = shaped_like(dy, p.padded, s.channels == 1)
     dx = _gradient(p, second(dy, s), like, _filter(w, p, depthwise), 0)
     if p.margins:
         for i, n in enumerate(p.x[2:], 2):
@@ -229,8 +249,7 @@ def _by_filter(s: Sliding, x: Tensor, w: Ints, dy: Tensor, t: DType, depthwise: 
     images = second(x, s)
     if p.margins:
         images = torch.nn.functional.pad(images, p.margins)
-    layout = torch.contiguous_format if s.channels == 1 else _FORMATS[x.ndim]
-    like = torch.empty(p.w, dtype=dy.dtype, device=dy.device, memory_format=layout)
+    like = shaped_like(x, p.w, s.channels == 1)
     return _back(_gradient(p, second(dy, s), images, like, 1), w, depthwise)
 
 

@@ -11,11 +11,13 @@ import torch
 
 from headrace import dtypes
 from headrace.device_arrays import DeviceArray
-from headrace.errors import InvalidArgumentError
+from headrace.errors import HeadraceError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.devices import LocalDevice, device_types
-from headrace.ir.kernel import provide_namespace
+from headrace.ir.kernel import override, provide_namespace
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from headrace.ir.device import DeviceSpec
 
 TORCH: Final = "TORCH"
@@ -36,6 +38,26 @@ _KEPT: Final = frozenset(_NUMPY.values())
 with warnings.catch_warnings():  # PyTorch warns once that it cannot protect arrays from writes; kernels do not write
     warnings.simplefilter("ignore")
     torch.from_numpy(np.broadcast_to(np.float32(0), (1,)))
+
+
+def tensor_of(value: Any) -> torch.Tensor:
+    """Returns a tensor on the processor that shares the memory of an array or scalar of numpy, where it can."""
+    array = np.asarray(value)
+    if any(s < 0 for s in array.strides) or not array.dtype.isnative:
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+    if array.dtype == dtypes.bfloat16.numpy:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray:
+    """Returns an array of numpy that shares the memory of a tensor, where it can."""
+    tensor = tensor.cpu()
+    if tensor.is_conj() or tensor.is_neg():  # views with a pending operation
+        tensor = tensor.resolve_conj().resolve_neg()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(dtypes.bfloat16.numpy)
+    return tensor.numpy()
 
 
 class TorchMemory:
@@ -59,6 +81,18 @@ class TorchMemory:
         """PyTorch's functions of the array API standard."""
         return _namespace()
 
+    def error_of(self, error: RuntimeError) -> Exception:
+        """Returns the error of the runtime for one of PyTorch, which has one class for all of them."""
+        if isinstance(error, HeadraceError):
+            return error
+        if isinstance(error, torch.OutOfMemoryError):
+            return ResourceExhaustedError(f"OOM on {self.name}: {error}")
+        return InvalidArgumentError(str(error))
+
+    def placed(self, array: torch.Tensor) -> torch.Tensor:
+        """Returns a tensor in this memory with the elements of `array`."""
+        return array.to(self.place)
+
     def dtype_of(self, array: torch.Tensor) -> np.dtype:
         """Returns numpy's dtype for a tensor."""
         return _NUMPY[array.dtype]
@@ -67,25 +101,14 @@ class TorchMemory:
         """Returns a value in this memory; one with a dtype that tensors lack stays as it is."""
         if getattr(value, "dtype", None) not in _KEPT:
             return value
-        array = np.asarray(value)
-        if any(s < 0 for s in array.strides) or not array.dtype.isnative:
-            array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-        if array.dtype == dtypes.bfloat16.numpy:
-            found = torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        else:
-            found = torch.from_numpy(array)
+        found = tensor_of(value)
         return DeviceArray(found if self.place.type == "cpu" else found.to(self.place), self)
 
     def get(self, value: DeviceArray) -> Any:
         """Returns the elements of a value in this memory as an array of numpy."""
         if value.memory is not self:
             raise InvalidArgumentError(f"{value!r} is not in the memory of {self.name}")
-        found = value.array.cpu()
-        if found.is_conj() or found.is_neg():  # views with a pending operation
-            found = found.resolve_conj().resolve_neg()
-        if found.dtype == torch.bfloat16:
-            return found.view(torch.int16).numpy().view(dtypes.bfloat16.numpy)
-        return found.numpy()
+        return array_of(value.array)
 
 
 @functools.cache
@@ -127,6 +150,12 @@ def register() -> None:
     for type in (TORCH, GPU):
         device_types.register(type, TorchDevice)
         provide_namespace(type, _namespace, DTYPES, functools.partial(memory, type))
+        override("Const", type, {"dtype": DTYPES})(_constant)
+
+
+def _constant(xp: Any, attrs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+    value = tensor_of(attrs["value"])
+    return lambda: value
 
 
 def _namespace() -> Any:

@@ -1,4 +1,6 @@
-"""Elementwise functions that are one call of PyTorch in place of several: activations, their derivatives, sums.
+"""Elementwise functions that are one call of PyTorch in place of several.
+
+These are activations, their derivatives and sums.
 
 Source: TensorFlow's ops of the same names.
 """

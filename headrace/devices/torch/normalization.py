@@ -36,7 +36,11 @@ _T: Mapping[str, frozenset[Any]] = {"T": FLOATS}
 
 
 def _channels(x: Tensor, layout: str, *vectors: Tensor) -> Tensor:
-    """`x` as a view with the channels second; each vector must have an element for each channel."""
+    """`x` as a view with the channels second.
+
+    Raises:
+      Unsuited: it has no elements, or a vector does not have an element for each channel.
+    """
     if x.ndim not in (4, 5):
         raise Unsuited
     if layout[1] != "C":
@@ -113,13 +117,30 @@ for _suffix, _version in (("", 1), ("V2", 2), ("V3", 3)):
 
 def _near(x: Tensor, radius: int) -> Tensor:
     """Sums over the channels at a distance of at most `radius` from each."""
-    if radius >= x.shape[-1] - 1:
+    channels = x.shape[-1]
+    if radius >= channels - 1:
         return x.sum(-1, keepdim=True).expand(x.shape)
+    if channels <= 32 * (radius + 1):  # a product is faster than many passes over the array
+        ones = torch.ones((channels, channels), dtype=x.dtype, device=x.device)
+        return torch.matmul(x, ones.triu_(-radius).tril_(radius))
     out = x.clone()
     for k in range(1, radius + 1):
         out[..., k:] += x[..., :-k]
         out[..., :-k] += x[..., k:]
     return out
+
+
+def _raised(norm: Tensor, beta: float) -> Tensor:
+    """`norm` to the power of -`beta`, in place of `norm`.
+
+    Roots are ten times as fast as other powers.
+    """
+    if beta == 0.5:
+        return norm.rsqrt_()
+    if beta == 0.75:
+        norm = norm.rsqrt_()
+        return norm.mul_(norm.sqrt())
+    return norm.pow_(-beta)
 
 
 def _lrn_attrs(attrs: Mapping[str, Any], *tensors: Tensor) -> tuple[int, float, float, float]:
@@ -133,7 +154,7 @@ def _lrn_attrs(attrs: Mapping[str, Any], *tensors: Tensor) -> tuple[int, float, 
 def _lrn(xp: Any, attrs: Mapping[str, Any]) -> Kernel:
     def normalised(x: Tensor) -> Tensor:
         radius, bias, alpha, beta = _lrn_attrs(attrs, x)
-        return (_near(x * x, radius) * alpha + bias).pow_(-beta).mul_(x)
+        return _raised(_near(x * x, radius) * alpha + bias, beta).mul_(x)
 
     return widened(normalised, attrs["T"])
 
@@ -144,7 +165,7 @@ def _lrn_grad(xp: Any, attrs: Mapping[str, Any]) -> Kernel:
         radius, bias, alpha, beta = _lrn_attrs(attrs, g, x, y)
         norm = _near(x * x, radius) * alpha + bias
         back = x * _near(g * y / norm, radius) * (2 * alpha * beta)
-        return norm.pow_(-beta).mul_(g).sub_(back)
+        return _raised(norm, beta).mul_(g).sub_(back)
 
     return widened(gradient, attrs["T"])
 

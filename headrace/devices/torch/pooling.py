@@ -20,7 +20,7 @@ import torch
 from torch.nn import functional
 
 from headrace import dtypes
-from headrace.devices.torch.convolutions import Ints, laid_out, second, shape_in
+from headrace.devices.torch.convolutions import Ints, laid_out, second, shape_in, shaped_like
 from headrace.devices.torch.registering import (
     FLOATS,
     Factory,
@@ -43,7 +43,6 @@ aten = torch.ops.aten
 # How far an element of a volume may be below the maximum to get a share of the gradient: TensorFlow's number.
 NEAR = 1e-5
 
-_FORMATS = {2: torch.channels_last, 3: torch.channels_last_3d}
 _MAX = {2: functional.max_pool2d, 3: functional.max_pool3d}
 _MAX_WITH_INDICES = {2: aten.max_pool2d_with_indices, 3: aten.max_pool3d_with_indices}
 _MAX_BACKWARD = {2: aten.max_pool2d_with_indices_backward, 3: aten.max_pool3d_with_indices_backward}
@@ -90,7 +89,10 @@ class Plan(NamedTuple):
 
 
 def _is_counted(a: Axis, ceil: bool) -> bool:
-    """Whether PyTorch has as many windows over an axis as the operation, with the padding before on both ends."""
+    """Whether PyTorch has as many windows over an axis as the operation.
+
+    PyTorch's padding is then that before the axis, on both ends.
+    """
     room = a.length + 2 * a.before - a.size
     if room < 0 or a.before < 0 or a.before > a.size // 2:
         return False
@@ -153,7 +155,10 @@ def _unframed(x: Tensor, p: Plan) -> Tensor:
 
 
 def _pooled(x: Tensor, p: Plan) -> tuple[Tensor, Tensor]:
-    """The greatest elements of the windows of `x`, with margins, and their places; the first one of equals."""
+    """The greatest elements of the windows of `x`, with margins, and their places.
+
+    The place is that of the first one of equal elements.
+    """
     y, places = _MAX_WITH_INDICES[p.n](x, p.sizes, p.strides, p.padding, 1, p.ceil)
     if has_nan(y):
         raise Unsuited
@@ -272,8 +277,7 @@ def _avg_pool_grad(t: DType) -> Kernel:
         whole = None
         if p.margins:
             dy, whole = dy / _counts(p, s, dy), 1
-        layout = torch.contiguous_format if s.channels == 1 else _FORMATS[p.n]
-        like = torch.empty(p.padded, dtype=dy.dtype, device=dy.device, memory_format=layout)  # only its shape counts
+        like = shaped_like(dy, p.padded, s.channels == 1)
         dx = _AVG_BACKWARD[p.n](dy, like, p.sizes, p.strides, p.padding, p.ceil, False, whole)
         return laid_out(_unframed(dx, p), s).to(g.dtype)
 

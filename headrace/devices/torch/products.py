@@ -72,7 +72,7 @@ def _labels(text: str) -> tuple[str, ...]:
 
 @cached(1024, "equations of PyTorch")
 def _is_suited(equation: str, *shapes: tuple[int, ...]) -> bool:
-    """Whether dimensions of the same label are equal, and those of `...` are in the output.
+    """Whether dimensions of one label are equal, and those of `...` in the output.
 
     PyTorch broadcasts the former and sums over the latter.
     """

@@ -5,20 +5,19 @@
         return lambda x: torch.softmax(x, -1)
 
 A kernel checks only what PyTorch would compute otherwise than headrace. If it finds inputs that are wrong, or that
-PyTorch has no function for, it raises `Unsuited`. The same inputs then go to the kernel of the record. That kernel raises
-the error, or computes the result in numpy. So each text of an error is in one place, and a check costs nothing if the
-inputs are good.
+PyTorch has no function for, it raises `Unsuited`. The same inputs then go to the kernel of the record. That kernel
+raises the error, or computes the result in numpy. So each text of an error is in one place.
 
 No input of a kernel requires a gradient, so PyTorch records nothing for its automatic differentiation.
 
-On a CPU an index out of range is an error. Elsewhere a look at the indices would wait for all queued work of the device.
-There, as on GPUs in TensorFlow, a place out of range is read as 0, and what is written to it is dropped.
+On a CPU an index out of range is an error. Elsewhere a look at the indices would wait for all queued work of the
+device. There, as on GPUs in TensorFlow, a place out of range is read as 0, and what is written to it is dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import torch
@@ -50,12 +49,7 @@ registered: Final[dict[str, Factory]] = {}
 
 
 class Unsuited(Exception):
-    """Inputs that a kernel leaves to the kernel for numpy, which computes them or says what is wrong."""
-
-
-def unsuited() -> NoReturn:
-    """Raises `Unsuited`."""
-    raise Unsuited
+    """Inputs that a kernel leaves to the kernel for numpy."""
 
 
 def for_torch(
@@ -90,7 +84,7 @@ def _with_reference(op: str, factory: Factory) -> Factory:
                 return compute(*inputs)
             except HeadraceError:
                 raise
-            except torch.OutOfMemoryError as e:
+            except torch.cuda.OutOfMemoryError as e:
                 raise ResourceExhaustedError(str(e)) from e
             except (Unsuited, RuntimeError, IndexError, ValueError):
                 return by_reference(op, attrs, inputs)
@@ -101,17 +95,17 @@ def _with_reference(op: str, factory: Factory) -> Factory:
 
 
 def by_reference(op: str, attrs: Mapping[str, Any], inputs: Iterable[Any]) -> Any:
-    """Computes an operation by the kernel of its record, on copies of the inputs in numpy's arrays.
+    """Computes an operation by the kernel of its record, on copies in numpy.
 
     Raises:
       HeadraceError: the kernel raises it, or the op has no kernel that computes in numpy.
     """
     given = list(inputs)
-    where = next((x.device for x in given if isinstance(x, Tensor)), None)
+    where = next((x.device for x in given if isinstance(x, torch.Tensor)), None)
     reference = op_registry.get(op).kernel
     assert reference is not None
     with np.errstate(all="ignore"):
-        out = reference(np, attrs)(*(to_numpy(x) if isinstance(x, Tensor) else x for x in given))
+        out = reference(np, attrs)(*(to_numpy(x) if isinstance(x, torch.Tensor) else x for x in given))
     if isinstance(out, tuple):
         return tuple(from_numpy(x, where) for x in out)
     return from_numpy(out, where)
@@ -180,5 +174,8 @@ def axis_of(x: Any, rank: int) -> int:
 
 
 def has_nan(x: Tensor) -> bool:
-    """Whether a tensor on a CPU has NaN; False on other devices, where the question would wait for their work."""
-    return x.is_cpu and x.is_floating_point() and bool(x.isnan().any())
+    """Whether a tensor on a CPU has NaN.
+
+    The answer is False on other devices, where the question would wait for their work.
+    """
+    return x.is_cpu and x.is_floating_point() and x.numel() > 0 and bool(x.amax().isnan())

@@ -54,7 +54,10 @@ def _within(indices: Tensor, n: int) -> tuple[Tensor, Tensor | None]:
 
 
 def _flat(indices: Tensor, shape: Sequence[int], ignore_bad: bool) -> tuple[Tensor, Tensor | None]:
-    """The number of the row of each place whose coordinates are the last axis of `indices`, and a mask as `_within`."""
+    """The number of the row of each place, and a mask as that of `_within`.
+
+    The last axis of `indices` has the coordinates of a place.
+    """
     depth = indices.shape[-1]
     if depth > len(shape) or not depth:
         raise Unsuited
@@ -80,7 +83,7 @@ def _masked(rows: Tensor, good: Tensor | None) -> Tensor:
     """`rows`, with zeros where `good` is false; `good` has the first axes of `rows`."""
     if good is None:
         return rows
-    return rows.masked_fill(good.logical_not().reshape(*good.shape, *[1] * (rows.ndim - good.ndim)), 0)
+    return rows.masked_fill(good.logical_not().reshape((*good.shape, *[1] * (rows.ndim - good.ndim))), 0)
 
 
 # *** Gather ***
@@ -276,29 +279,31 @@ def _reduced(how: str, rows: Tensor, ids: Tensor, out: Tensor) -> Tensor:
     if how == "sum":
         _add(matrix, ids, flat)
         return out
-    if flat.is_complex():  # PyTorch has no products of them by number
-        raise Unsuited
     matrix.scatter_reduce_(0, ids[:, None].expand(flat.shape), flat, how, include_self=False)
     if how != "prod" and has_nan(out):
         raise Unsuited
     return out
 
 
-def _shaped(counts: Tensor, rank: int) -> Tensor:
-    """Numbers of rows, at least 1, in the shape that broadcasts along rows of `rank` - 1 dimensions."""
-    return counts.clamp(min=1).reshape(-1, *[1] * (rank - 1))
+def _counts(ids: Tensor, n: int, rank: int) -> Tensor:
+    """Number of rows of each of `n` segments, at least 1.
+
+    The shape broadcasts along rows of `rank` - 1 dimensions.
+    """
+    counts = ids.new_zeros(n).index_add_(0, ids, torch.ones_like(ids))  # `bincount` would wait for a GPU
+    return counts.clamp_(min=1).reshape(-1, *[1] * (rank - 1))
 
 
 def _over(sums: Tensor, ids: Tensor) -> Tensor:
     """The sums of segments, over their numbers of rows."""
-    counts = _shaped(torch.bincount(ids, minlength=len(sums)), sums.ndim)
+    counts = _counts(ids, len(sums), sums.ndim)
     if sums.is_floating_point() or sums.is_complex():
         return sums / counts
     return sums.div(counts, rounding_mode="trunc").to(sums.dtype)
 
 
 def _check_sorted(ids: Tensor) -> int:
-    """Checks that the ids of a vector ascend from 0 or more, and returns the number of segments."""
+    """The number of segments, after a check that the ids ascend from 0 or more."""
     if not len(ids):
         return 0
     descents = (ids[1:] < ids[:-1]).sum()
@@ -379,7 +384,8 @@ def _unsorted(name: str, ascends: bool) -> Factory:
 
 
 for _name in ("Sum", "Mean", "Prod", "Max", "Min"):
-    _types = {"T": REAL if _name in ("Max", "Min") else NUMBERS}
+    # PyTorch has no products of complex numbers by the number of a row.
+    _types = {"T": NUMBERS if _name in ("Sum", "Mean") else REAL}
     for_torch(f"Segment{_name}", _types)(_sorted(_name))
     if _name != "Mean":
         for_torch(f"UnsortedSegment{_name}", _types)(_unsorted(_name, ascends=False))
@@ -393,7 +399,7 @@ def _divided(sums: Tensor, name: str, ids: Tensor) -> Tensor:
     """Sums of segments, over the divisor of the op `name`."""
     if name == "Sum" or not sums.numel():
         return sums
-    counts = _shaped(torch.bincount(ids, minlength=len(sums)), sums.ndim)
+    counts = _counts(ids, len(sums), sums.ndim)
     return sums / (counts if name == "Mean" else counts.to(sums.dtype).sqrt())
 
 
@@ -427,7 +433,10 @@ def _selected(name: str) -> Factory:
 
 
 def _selected_grad(name: str, is_sparse: bool) -> Factory:
-    """The factory of a gradient with all rows of data, or (`is_sparse`) the selected ones and their numbers."""
+    """The factory of a gradient with all rows of data.
+
+    If `is_sparse`, it has the selected rows, and their numbers.
+    """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Kernel:
         t, wide = attrs["T"], _wide(attrs["T"])
@@ -437,9 +446,10 @@ def _selected_grad(name: str, is_sparse: bool) -> Factory:
             n = whole(rows)
             if not dy.ndim or n < 0:
                 raise Unsuited
-            ids, _ = _within(ids.long(), len(dy))
-            at, _ = _within(indices.long(), n)
-            picked = _divided(dy.to(wide), name, ids).index_select(0, ids)
+            ids, good = _within(ids.long(), len(dy))
+            at, there = _within(indices.long(), n)
+            picked = _masked(_divided(dy.to(wide), name, ids).index_select(0, ids), good)
+            picked = _masked(picked, there)
             unique = None
             if is_sparse:
                 unique, at = torch.unique(at, return_inverse=True)
@@ -467,7 +477,9 @@ for _name in ("Sum", "Mean", "SqrtN"):
 
 
 def _ranges(attrs: Mapping[str, Any], shape: Sequence[int], begin: Any, end: Any, strides: Any) -> list[Any]:
-    """The places that a strided slice selects: for each axis of the input an integer or a range, None for a new axis.
+    """The places that a strided slice selects.
+
+    There is an integer or a range for each axis of the input, and None for a new axis.
 
     Raises:
       Unsuited: the slice is wrong.
@@ -488,8 +500,7 @@ def _ranges(attrs: Mapping[str, Any], shape: Sequence[int], begin: Any, end: Any
     axis = 0
     for i in range(n):
         if has("ellipsis", i):
-            for size in shape[axis : axis + len(shape) - used]:
-                out.append(range(size))
+            out.extend(map(range, shape[axis : axis + len(shape) - used]))
             axis += len(shape) - used
         elif has("new_axis", i):
             out.append(None)

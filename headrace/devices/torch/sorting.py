@@ -1,7 +1,7 @@
 """Ops that find elements by rank or value, and scans: TopK, ArgMax, Cumsum, Where, Unique.
 
-Of equal elements the first one ranks first. On a CPU, rows with NaN are left to the kernels for numpy, which compare them
-as TensorFlow does. On a GPU a NaN ranks above all numbers.
+Of equal elements the first one ranks first. On a CPU, rows with NaN are left to the kernels for numpy, which compare
+them as TensorFlow does. On a GPU a NaN ranks above all numbers.
 
 Source: TensorFlow's ops of the same names.
 """
@@ -35,13 +35,26 @@ from headrace.opkit.elementwise import HALF
 # *** TopK ***
 
 
+def _few(x: Tensor, k: int) -> tuple[Tensor, Tensor | None]:
+    """The greatest elements of rows, more than `k`, and their order.
+
+    The order is None if some of them are equal: `torch.topk` is faster than a sort of whole rows, but has no order of
+    equal elements.
+    """
+    values, order = x.topk(k + 1)
+    return values, order if bool((values[..., 1:] < values[..., :-1]).all()) else None
+
+
 def _top(x: Tensor, k: int, index: torch.dtype) -> tuple[Tensor, Tensor]:
     if not x.ndim or not 0 <= k <= x.shape[-1]:
         raise Unsuited
-    if k == 1 and x.shape[-1]:
+    n = x.shape[-1]
+    if k == 1 and n:
         values, order = x.max(-1, keepdim=True)  # of equal elements the first
     else:
-        values, order = x.sort(dim=-1, descending=True, stable=True)  # `torch.topk` has no order of equal elements
+        values, order = _few(x, k) if x.is_cpu and 8 * k < n else (x, None)
+        if order is None:
+            values, order = x.sort(dim=-1, descending=True, stable=True)
         values, order = values[..., :k], order[..., :k]
     if has_nan(values[..., :1]):  # NaN is sorted first
         raise Unsuited

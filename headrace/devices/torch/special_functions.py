@@ -50,7 +50,10 @@ def _igammac(a: Tensor, x: Tensor) -> Tensor:
 
 
 def _bessel(function: Callable[[Tensor], Tensor], limit: float | None = None) -> Callable[[Tensor], Tensor]:
-    """A Bessel function; one of the second kind has its limit at zero for negative arguments."""
+    """A Bessel function.
+
+    One of the second kind has its limit at zero for negative arguments.
+    """
     if limit is None:
         return function
     return lambda x: function(x).masked_fill_(x < 0, limit)

@@ -20,7 +20,9 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import Case, Facts, case, flops_per_element, op, type_attr
 from headrace.opkit.batch_rules import first_in_step, in_step
 from headrace.opkit.elementwise import widened
+from headrace.opkit.namespaces import converter
 from headrace.opkit.testing.samples import draw
+from headrace.opkit.window_arrays import size
 from headrace.shapes import Shape, merge_dim, show, with_rank, with_rank_at_least
 
 Array = np.ndarray
@@ -39,14 +41,14 @@ def _hue(xp: Any, x: Array, top: Array, span: Array) -> Array:
 def _wheel(xp: Any, hue: Array) -> Array:
     """Shares of red, green and blue in a hue given in sixths of the circle."""
     shares = (xp.abs(hue - 3) - 1, 2 - xp.abs(hue - 2), 2 - xp.abs(hue - 4))
-    return xp.clip(xp.stack(shares, -1), 0, 1)
+    return xp.clip(xp.stack(shares, axis=-1), 0, 1)
 
 
 def _rgb_to_hsv(xp: Any, x: Array) -> Array:
-    top = xp.max(x, -1)
-    span = top - xp.min(x, -1)
+    top = xp.max(x, axis=-1)
+    span = top - xp.min(x, axis=-1)
     saturation = xp.where(top > 0, span / top, xp.zeros_like(top))
-    return xp.stack([_hue(xp, x, top, span) / 6, saturation, top], -1)
+    return xp.stack([_hue(xp, x, top, span) / 6, saturation, top], axis=-1)
 
 
 def _hsv_to_rgb(xp: Any, x: Array) -> Array:
@@ -55,18 +57,18 @@ def _hsv_to_rgb(xp: Any, x: Array) -> Array:
 
 
 def _adjust_hue(xp: Any, x: Array, delta: Any) -> Array:
-    top, low = xp.max(x, -1), xp.min(x, -1)
-    shares = _wheel(xp, xp.mod(_hue(xp, x, top, top - low) + delta * 6, 6))
+    top, low = xp.max(x, axis=-1), xp.min(x, axis=-1)
+    shares = _wheel(xp, xp.remainder(_hue(xp, x, top, top - low) + delta * 6, 6))
     return low[..., None] + (top - low)[..., None] * shares
 
 
 def _adjust_saturation(xp: Any, x: Array, scale: Any) -> Array:
     hsv = _rgb_to_hsv(xp, x)
-    return _hsv_to_rgb(xp, xp.stack([hsv[..., 0], xp.clip(hsv[..., 1] * scale, 0, 1), hsv[..., 2]], -1))
+    return _hsv_to_rgb(xp, xp.stack([hsv[..., 0], xp.clip(hsv[..., 1] * scale, 0, 1), hsv[..., 2]], axis=-1))
 
 
 def _adjust_contrast(xp: Any, x: Array, factor: Any) -> Array:
-    mean = xp.mean(x, (-3, -2), keepdims=True) if x.size else x[..., :1, :1, :]
+    mean = xp.mean(x, axis=(-3, -2), keepdims=True) if size(x) else x[..., :1, :1, :]
     return (x - mean) * factor + mean
 
 
@@ -75,7 +77,7 @@ def _adjust_contrast(xp: Any, x: Array, factor: Any) -> Array:
 
 def _convert(f: Callable[[Any, Array], Array]) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        formula = widened(lambda x: f(xp, x), attrs["T"])
+        formula = widened(lambda x: f(xp, x), attrs["T"], xp)
 
         def kernel(images: Array) -> Array:
             if not images.ndim:
@@ -93,7 +95,7 @@ def _convert(f: Callable[[Any, Array], Array]) -> Any:
 
 def _adjust(f: Callable[[Any, Array, Any], Array], name: str, channels: int | None) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        formula = widened(lambda x, factor: f(xp, x, factor), attrs["T"])
+        formula = widened(lambda x, factor: f(xp, x, factor), attrs["T"], xp)
 
         def kernel(images: Array, factor: Any) -> Array:
             _require_images(images, channels, **{name: factor})
@@ -105,9 +107,11 @@ def _adjust(f: Callable[[Any, Array, Any], Array], name: str, channels: int | No
 
 
 def _adjust_in_limits(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    to_float = converter(xp, float32)
+
     def kernel(images: Array, factor: Any, low: Any, high: Any) -> Array:
         _require_images(images, None, contrast_factor=factor, min_value=low, max_value=high)
-        return xp.clip(_adjust_contrast(xp, images.astype(np.float32), factor), low, high)
+        return xp.clip(_adjust_contrast(xp, to_float(images), factor), low, high)
 
     return kernel
 
@@ -396,6 +400,7 @@ for _type, _formula, _grad, _oracle, _doc in (
         {"T": type_attr(FLOATING, float32)},
         shape=_converted_shape,
         kernel=_convert(_formula),
+        xp=True,
         grad=_grad, batch=in_step,
         facts=Facts(cost=flops_per_element(12)),
         oracle=lambda images, f=_oracle: _each_pixel(f, images),
@@ -419,6 +424,7 @@ for _type, _factor, _change, _channels, _grad, _meaning, _factors, _doc in (
         {"T": _HALVES},
         shape=_adjusted_shape,
         kernel=_adjust(_change, _factor, _channels),
+        xp=True,
         grad=_grad, batch=first_in_step(0),
         facts=Facts(cost=flops_per_element(20)),
         oracle=_meaning,
@@ -433,6 +439,7 @@ op(
     {"T": type_attr({uint8, int8, int16, int32, int64, float32, float64})},
     shape=_adjusted_shape,
     kernel=_adjust_in_limits,
+    xp=True,
     grad=_limited_contrast_rule,
     batch=first_in_step(0),
     facts=Facts(cost=flops_per_element(6)),

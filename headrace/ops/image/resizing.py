@@ -32,7 +32,10 @@ from headrace.opkit.arrays import check_size
 from headrace.opkit.batch_rules import folding
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, integers
 from headrace.opkit.testing.samples import draw
+from headrace.opkit.window_arrays import full
+from headrace.opkit.window_arrays import size as size_of
 from headrace.ops.image import taps
 from headrace.shapes import Shape, show, with_rank
 
@@ -44,11 +47,11 @@ Array = np.ndarray
 def _size_of(size: Array, what: str) -> tuple[int, int]:
     if size.ndim != 1:
         raise InvalidArgumentError(f"shape_t must be 1-dimensional, got {show(size.shape)}")
-    if len(size) != 2:
+    if size.shape[0] != 2:
         raise InvalidArgumentError(f"shape_t must have two elements, got {show(size.shape)}")
-    if size.min() <= 0:
-        raise InvalidArgumentError(f"{what} must be positive, got {size.tolist()}")
-    height, width = size.tolist()
+    height, width = integers(size)
+    if min(height, width) <= 0:
+        raise InvalidArgumentError(f"{what} must be positive, got {[height, width]}")
     return height, width
 
 
@@ -88,15 +91,15 @@ def _resize(axis: Callable[..., taps.Taps], same_type: bool = False) -> Any:
             n, h, w, channels = images.shape
             check_size((n, height, width, channels), t)
             rows, columns = axis(h, height, *flags), axis(w, width, *flags)
-            return taps.resampled(images, rows, columns, t.numpy, xp)
+            return taps.resampled(images, rows, columns, t, xp)
 
         return kernel
 
     return factory
 
 
-def _sum_type(t: DType) -> Any:
-    return np.float32 if t in HALF else t.numpy
+def _sum_type(t: DType) -> DType:
+    return float32 if t in HALF else t
 
 
 def _resize_grad(axis: Callable[..., taps.Taps]) -> Any:
@@ -107,6 +110,7 @@ def _resize_grad(axis: Callable[..., taps.Taps]) -> Any:
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         flags, t = _flags(attrs), attrs["T"]
+        narrow = converter(xp, t)
 
         def kernel(grads: Array, original: Array) -> Array:
             _require_one(attrs)
@@ -120,7 +124,7 @@ def _resize_grad(axis: Callable[..., taps.Taps]) -> Any:
                 raise InvalidArgumentError(f"resized dimensions must be positive, got {show(grads.shape)}")
             check_size((n, h, w, channels), t)
             rows, columns = axis(h, height, *flags), axis(w, width, *flags)
-            return taps.back(grads, rows, columns, _sum_type(t), xp).astype(t.numpy, copy=False)
+            return narrow(taps.back(grads, rows, columns, _sum_type(t), xp))
 
         return kernel
 
@@ -129,6 +133,7 @@ def _resize_grad(axis: Callable[..., taps.Taps]) -> Any:
 
 def _nearest_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
     flags, t = _flags(attrs), attrs["T"]
+    narrow = converter(xp, t)
 
     def kernel(grads: Array, size: Array) -> Array:
         _require_one(attrs)
@@ -136,10 +141,10 @@ def _nearest_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
         h, w = _size_of(size, "shape_t's elements")
         n, height, width, channels = grads.shape
         check_size((n, h, w, channels), t)
-        if not grads.size:
-            return np.zeros((n, h, w, channels), t.numpy)
+        if not size_of(grads):
+            return full(xp, (n, h, w, channels), 0, grads)
         rows, columns = taps.nearest(h, height, *flags), taps.nearest(w, width, *flags)
-        return taps.back(grads, rows, columns, _sum_type(t), xp).astype(t.numpy, copy=False)
+        return narrow(taps.back(grads, rows, columns, _sum_type(t), xp))
 
     return kernel
 
@@ -147,7 +152,7 @@ def _nearest_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
 def _pair(x: Array) -> tuple[float, float]:
     if x.ndim != 1:
         raise InvalidArgumentError(f"t must be 1-dimensional, got {show(x.shape)}")
-    if len(x) != 2:
+    if x.shape[0] != 2:
         raise InvalidArgumentError(f"t must have two elements, got {show(x.shape)}")
     return float(x[0]), float(x[1])
 
@@ -173,9 +178,9 @@ def _scale_and_translate(xp: Any, attrs: Mapping[str, Any]) -> Any:
         _require_images(images)
         height, width = _size_of(size, "output dimensions")
         _require_pixels(images)
-        check_size((len(images), height, width, images.shape[3]), float32)
+        check_size((images.shape[0], height, width, images.shape[3]), float32)
         rows, columns = _moved(attrs, images.shape[1:3], (height, width), scale, translation)
-        return taps.resampled(images, rows, columns, np.float32, xp)
+        return taps.resampled(images, rows, columns, float32, xp)
 
     return kernel
 
@@ -185,9 +190,9 @@ def _scale_and_translate_grad(xp: Any, attrs: Mapping[str, Any]) -> Any:
         _require_images(grads, "input_grad")
         _require_images(original, "original_image")
         h, w = original.shape[1:3]
-        check_size((len(grads), h, w, grads.shape[3]), float32)
+        check_size((grads.shape[0], h, w, grads.shape[3]), float32)
         rows, columns = _moved(attrs, (h, w), grads.shape[1:3], scale, translation)
-        return taps.back(grads, rows, columns, np.float32, xp)
+        return taps.back(grads, rows, columns, float32, xp)
 
     return kernel
 
@@ -460,6 +465,7 @@ for _kind, _axis, _places, _grad_types, _doc in (
         {"T": _TYPES} | _BOTH,
         shape=_resized_shape,
         kernel=_resize(_axis),
+        xp=True,
         grad=_by_original(f"Resize{_kind}Grad", _grad_types, *_CENTERS), batch=folding(0),
         facts=_COST,
         oracle=_resize_oracle(_places),
@@ -473,6 +479,7 @@ for _kind, _axis, _places, _grad_types, _doc in (
         {"T": _grad_types} | _BOTH,
         shape=_original_shape,
         kernel=_resize_grad(_axis),
+        xp=True,
         grad=_again(f"Resize{_kind}", *_CENTERS), batch=folding(0, 1),
         facts=_BACK,
         oracle=_back_oracle(_places),
@@ -487,6 +494,7 @@ op(
     {"T": _TYPES} | _BOTH,
     shape=_resized_shape,
     kernel=_resize(taps.nearest, same_type=True),
+    xp=True,
     grad=_nearest_rule,
     jvp=linear("images"),
     batch=folding(0),
@@ -502,6 +510,7 @@ op(
     {"T": type_attr({uint8, int8, int32, float16, float32, float64, bfloat16})} | _BOTH,
     shape=_resized_shape,
     kernel=_nearest_grad,
+    xp=True,
     grad=_again("ResizeNearestNeighbor", *_CENTERS),
     jvp=linear("grads"),
     batch=folding(0),
@@ -517,6 +526,7 @@ op(
     {"T": _TYPES, "align_corners": False},
     shape=_resized_shape,
     kernel=_resize(taps.area),
+    xp=True,
     grad=_area_rule,
     batch=folding(0),
     facts=_COST,
@@ -531,6 +541,7 @@ op(
     {"T": _TYPES, "kernel_type": "lanczos3", "antialias": True},
     shape=_resized_shape,
     kernel=_scale_and_translate,
+    xp=True,
     grad=_by_original("ScaleAndTranslateGrad", frozenset({float32}), *_KERNEL),
     batch=folding(0),
     facts=_COST,
@@ -545,6 +556,7 @@ op(
     {"T": type_attr({float32})} | {"kernel_type": "lanczos3", "antialias": True},
     shape=_original_shape,
     kernel=_scale_and_translate_grad,
+    xp=True,
     grad=_again("ScaleAndTranslate", *_KERNEL),
     facts=_BACK,
     oracle=_moved_back_oracle,

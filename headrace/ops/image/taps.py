@@ -2,7 +2,8 @@
 
 A tap is an input element with its weight in an element of the result. For each k, the module lists the elements of the
 result that have a k-th tap, the input element and the weight. The taps of an axis form a sparse matrix, and an image is
-multiplied by the matrices of both axes.
+multiplied by the matrices of both axes. Arrays of other namespaces of the array API standard than numpy are multiplied
+tap by tap.
 
 Source: the conventions of TensorFlow's Resize ops and of ScaleAndTranslate, in float32 as there, so that positions
 between two elements are equal to TensorFlow's. Cubic: Keys, "Cubic Convolution Interpolation for Digital Image
@@ -18,8 +19,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from headrace import thresholds
+from headrace.dtypes import DType, bool_, float32, float64, int64
 from headrace.memo import cached
 from headrace.opkit.kernel_library import Table, kernel_library
+from headrace.opkit.namespaces import constant, converter, dtype_in
+from headrace.opkit.window_arrays import size
 from headrace.records import record
 
 Array: TypeAlias = np.ndarray
@@ -128,11 +132,31 @@ def _product(rows: Any, x: Array, columns: Any) -> Array:
     return found
 
 
-def resampled(images: Array, rows: Taps, columns: Taps, dtype: Any, xp: Any = np) -> Array:
-    """Images [n, h, w, channels] as [n, rows.out, columns.out, channels], computed in `dtype`.
+def _along(xp: Any, x: Any, axis: int, table: Table, t: DType) -> Any:
+    """Weighted sums of the elements along an axis, by the only table of `table`."""
+    sources, weights = table.source[0], table.weight[0]
+    lead = (-1, *[1] * (x.ndim - 1 - axis))
+    out: Any = None
+    for source, weight in zip(sources.T, weights.T, strict=True):
+        part = xp.take(x, constant(xp, np.maximum(source, 0).tolist(), int64, x), axis=axis)
+        if not (weight == 1).all():
+            part = part * xp.reshape(constant(xp, weight.astype(t.numpy).tolist(), t, x), lead)
+        if (source < 0).any():
+            part = xp.where(xp.reshape(constant(xp, (source >= 0).tolist(), bool_, x), lead), part, xp.zeros_like(part))
+        out = part if out is None else out + part
+    if out is None:
+        return xp.zeros((*x.shape[:axis], len(sources), *x.shape[axis + 1 :]), dtype=x.dtype, device=x.device)
+    return out
+
+
+def resampled(images: Any, rows: Taps, columns: Taps, t: DType, xp: Any = np) -> Any:
+    """Images [n, h, w, channels] as [n, rows.out, columns.out, channels], computed in the dtype `t`.
 
     `xp` is the namespace of the kernel.
     """
+    if xp is not np:
+        return _along(xp, _along(xp, converter(xp, t)(images), 1, rows.table, t), 2, columns.table, t)
+    dtype = t.numpy
     n, *_, channels = images.shape
     if rows.is_single and columns.is_single:
         (row,), (column,) = rows.taps, columns.taps
@@ -153,18 +177,21 @@ def resampled(images: Array, rows: Taps, columns: Taps, dtype: Any, xp: Any = np
     return out
 
 
-def back(grads: Array, rows: Taps, columns: Taps, dtype: Any, xp: Any = np) -> Array:
-    """Gradient of `resampled` by images, summed in `dtype`.
+def back(grads: Any, rows: Taps, columns: Taps, t: DType, xp: Any = np) -> Any:
+    """Gradient of `resampled` by images, summed in the dtype `t`.
 
     Double precision sums the products that float32 makes of an element and the weights of its row and column, as
     TensorFlow does.
     """
     n, h, w, channels = grads.shape
+    dtype = t.numpy
     parts: list[tuple[Taps, Taps]] = [(rows, columns)]
-    is_exact = dtype == np.float64 and grads.dtype == np.float32
+    is_exact = t is float64 and grads.dtype == xp.float32
     if is_exact:
         parts = [(_only(row, rows), _only(column, columns)) for row in rows.taps for column in columns.taps]
-    elif grads.size >= thresholds.NATIVE_RESAMPLED:
+    if xp is not np:
+        return _back(xp, grads, rows, columns, parts, is_exact, t)
+    if not is_exact and grads.size >= thresholds.NATIVE_RESAMPLED:
         found = kernel_library(xp).resampled(grads, np.arange(n), rows.transposed, columns.transposed, dtype)
         if found is not None:
             return found
@@ -175,12 +202,35 @@ def back(grads: Array, rows: Taps, columns: Taps, dtype: Any, xp: Any = np) -> A
         factor: Any = None
         if is_exact:
             factor = [_dense(some_rows.taps[0], h), _dense(some_columns.taps[0], w)]
-            some_rows, some_columns = (_only(t.taps[0]._replace(weight=None), t) for t in (some_rows, some_columns))
+            some_rows, some_columns = _unweighted(some_rows), _unweighted(some_columns)
         by_row, by_column = some_rows.matrix(dtype).T.tocsr(), some_columns.matrix(dtype).T.tocsr()
         for dy, dx in zip(grads, out, strict=True):
             weighted = dy if factor is None else dy * factor[0][:, None, None] * factor[1][None, :, None]
             dx += _product(by_row, weighted.astype(dtype, copy=False), by_column)
     return out
+
+
+def _back(
+    xp: Any, grads: Any, rows: Taps, columns: Taps, parts: list[tuple[Taps, Taps]], is_exact: bool, t: DType
+) -> Any:
+    """As `back`, of arrays of a namespace."""
+    n, h, w, channels = grads.shape
+    widen = converter(xp, t)
+    out = xp.zeros((n, rows.length, columns.length, channels), dtype=dtype_in(xp, t), device=grads.device)
+    for some_rows, some_columns in parts if size(grads) else ():
+        weighted = grads
+        if is_exact:
+            row, column = some_rows.taps[0], some_columns.taps[0]
+            down, along = (constant(xp, _dense(tap, k).tolist(), float32, grads) for tap, k in ((row, h), (column, w)))
+            weighted = grads * down[:, None, None] * along[:, None]
+            some_rows, some_columns = _unweighted(some_rows), _unweighted(some_columns)
+        lines = _along(xp, widen(weighted), 1, some_rows.transposed, t)
+        out = out + _along(xp, lines, 2, some_columns.transposed, t)
+    return out
+
+
+def _unweighted(of: Taps) -> Taps:
+    return _only(of.taps[0]._replace(weight=None), of)
 
 
 def _only(tap: Tap, of: Taps) -> Taps:
@@ -209,9 +259,10 @@ def _places(length: int, out: int, align_corners: bool, half_pixel_centers: bool
     return (i + F32(0.5)) * scale - F32(0.5) if half_pixel_centers else i * scale
 
 
-def rounded(at: Array) -> Array:
+def rounded(at: Any, xp: Any = np) -> Any:
     """The nearest integers; of two the one farther from 0."""
-    return np.trunc(at + np.copysign(0.5, at.astype(np.float64))).astype(np.int64)
+    exact = converter(xp, float64)(at)
+    return converter(xp, int64)(xp.trunc(exact + xp.copysign(xp.full_like(exact, 0.5), exact)))
 
 
 @cached(256, "image taps")

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import shapes
-from headrace.dtypes import DType, int64
+from headrace import dtypes, shapes
+from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.opkit.arrays import check_size, zeros
@@ -84,66 +84,39 @@ def places(rows: int, cols: int, low: int, high: int, align: str) -> tuple[Any, 
     return tuple(np.concatenate(p) for p in zip(*parts))
 
 
-def _along(xp: Any, found: Sequence[Diagonal], values: Sequence[int], like: Any) -> Any:
-    """A number for each diagonal, as a column on the device of `like`."""
-    return xp.reshape(constant(xp, values, int64, like), (len(found), 1))
+def pack_band(xp: Any, x: Any, low: int, high: int, padding: Any, align: str, dtype: DType) -> Any:
+    """The diagonals of the matrices `x`; one diagonal is a vector, several are a matrix.
 
-
-def _packed(xp: Any, x: Any, found: Sequence[Diagonal], longest: int, padding: Any) -> Any:
-    """The diagonals of the matrices `x`, padded, [..., diagonals, longest]."""
-    rows, cols = x.shape[-2:]
-    steps = xp.arange(longest, dtype=xp.int64, device=x.device)[None, :]
-    steps = steps - _along(xp, found, [d.offset for d in found], x)
-    is_there = (steps >= 0) & (steps < _along(xp, found, [d.length for d in found], x))
-    first = _along(xp, found, [d.row * cols + d.column for d in found], x)
-    at = xp.reshape(xp.where(is_there, first + steps * (cols + 1), 0), (-1,))
-    taken = xp.take(xp.reshape(x, (*x.shape[:-2], rows * cols)), at, axis=-1)
-    return xp.where(is_there, xp.reshape(taken, (*x.shape[:-2], len(found), longest)), padding)
-
-
-def _replaced(xp: Any, x: Any, band: Any, low: int, high: int, found: Sequence[Diagonal]) -> Any:
-    """The matrices `x` with their diagonals replaced by the packed band [..., diagonals, longest]."""
-    rows, cols = x.shape[-2:]
-    row = xp.arange(rows, dtype=xp.int64, device=x.device)[:, None]
-    column = xp.arange(cols, dtype=xp.int64, device=x.device)[None, :]
-    number = column - row
-    is_inside = (number >= low) & (number <= high)
-    packed = xp.reshape(xp.where(is_inside, high - number, 0), (-1,))
-    offset = xp.reshape(xp.take(constant(xp, [d.offset for d in found], int64, x), packed), (rows, cols))
-    step = xp.where(row < column, row, column) + offset  # from the start of the packed row
-    longest = band.shape[-1]
-    at = xp.reshape(packed, (rows, cols)) * longest + xp.where(is_inside, step, 0)
-    flat = xp.reshape(band, (*band.shape[:-2], len(found) * longest))
-    taken = xp.reshape(xp.take(flat, xp.reshape(at, (-1,)), axis=-1), (*band.shape[:-2], rows, cols))
-    return xp.where(is_inside, taken, x)
-
-
-def pack_band(x: Any, low: int, high: int, padding: Any, align: str, dtype: DType, xp: Any = np) -> Any:
-    """The diagonals of the matrices `x`; one diagonal is a vector, several are a matrix."""
+    Args:
+      xp: the array namespace.
+      x: the matrices.
+      low, high: the lowest and the highest diagonal.
+      padding: the value after or before a shorter diagonal; None for zero.
+      align: the ends of the shorter diagonals.
+      dtype: the dtype of the elements.
+    """
     if x.ndim < 2:
         raise InvalidArgumentError(f"input must be at least 2-dim, received shape: {shapes.show(x.shape)}")
     rows, cols = x.shape[-2:]
     _check_band(rows, cols, low, high)
     shape = (*x.shape[:-2], high - low + 1, max(_longest(rows, cols, low, high), 0))
-    if xp is not np:
-        check_size(shape, dtype)
-        if padding is None:
-            padding = xp.zeros((), dtype=x.dtype, device=x.device)
-        if 0 in x.shape or 0 in shape:
-            out = xp.broadcast_to(padding, shape)
-        else:
-            out = _packed(xp, x, list(diagonals(rows, cols, low, high, align)), shape[-1], padding)
-        return out if low != high else out[..., 0, :]
-    out = zeros(np, shape, dtype)
-    if padding is not None:
-        out[...] = padding
     r, c, i, j = places(rows, cols, low, high, align)
-    out[..., i, j] = x[..., r, c]
+    if xp is np:
+        out = zeros(np, shape, dtype)
+        if padding is not None:
+            out[...] = padding
+        out[..., i, j] = x[..., r, c]
+    else:
+        check_size(shape, dtype)
+        source = np.full(shape[-2:], -1)
+        source[i, j] = r * cols + c
+        padding = zeros(xp, (), dtype, x) if padding is None else padding
+        out = _arranged(xp, xp.reshape(x, (*x.shape[:-2], rows * cols)), source, padding)
     return out if low != high else out[..., 0, :]
 
 
-def set_band(x: Any, band: Any, low: int, high: int, align: str, xp: Any = np) -> Any:
-    """The matrices `x`, which may be written, with their diagonals replaced by the packed `band`."""
+def set_band(xp: Any, x: Any, band: Any, low: int, high: int, align: str) -> Any:
+    """The matrices `x`, writable if of numpy, with diagonals replaced by `band`."""
     rows, cols = x.shape[-2:]
     _check_band(rows, cols, low, high)
     want = (*x.shape[:-2], *((high - low + 1,) if low != high else ()), max(_longest(rows, cols, low, high), 0))
@@ -152,14 +125,30 @@ def set_band(x: Any, band: Any, low: int, high: int, align: str, xp: Any = np) -
             f"the diagonals {low} to {high} of matrices of shape {shapes.show(x.shape)} have the shape "
             f"{shapes.show(want)}, got {shapes.show(band.shape)}"
         )
-    if xp is not np:
-        if 0 in x.shape or 0 in band.shape:
-            return x
-        found = list(diagonals(rows, cols, low, high, align))
-        return _replaced(xp, x, band if low != high else band[..., None, :], low, high, found)
+    return spread_band(xp, band, x, low, high, align)
+
+
+def spread_band(xp: Any, band: Any, out: Any, low: int, high: int, align: str) -> Any:
+    """`set_band` without a check of the shapes."""
+    rows, cols = out.shape[-2:]
     r, c, i, j = places(rows, cols, low, high, align)
-    x[..., r, c] = band[..., i, j] if low != high else band[..., j]
-    return x
+    if xp is np:
+        out[..., r, c] = band[..., i, j] if low != high else band[..., j]
+        return out
+    source = np.full((rows, cols), -1)
+    source[r, c] = i * band.shape[-1] + j
+    return _arranged(xp, xp.reshape(band, (*out.shape[:-2], (high - low + 1) * band.shape[-1])), source, out)
+
+
+def _arranged(xp: Any, x: Any, source: np.ndarray, otherwise: Any) -> Any:
+    """The elements of `x` at `source`, along its last axis, and `otherwise` for -1."""
+    shape = (*x.shape[:-1], *source.shape)
+    is_taken = source >= 0
+    if not is_taken.any():
+        return xp.broadcast_to(otherwise, shape)
+    at = constant(xp, np.maximum(source, 0).ravel().tolist(), dtypes.int64, x)
+    mask = xp.reshape(constant(xp, is_taken.ravel().tolist(), dtypes.bool_, x), source.shape)
+    return xp.where(mask, xp.reshape(xp.take(x, at, axis=-1), shape), otherwise)
 
 
 # *** Static shapes ***

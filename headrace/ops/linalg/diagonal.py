@@ -17,11 +17,10 @@ from headrace.dtypes import COMPLEX, FLOATING, INDEX, VALUE, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, op, string_attr, type_attr
-from headrace.opkit.arrays import check_size, entries, values_only, zeros
+from headrace.opkit.arrays import check_size, entries, placed, values_only, zeros
 from headrace.opkit.batch_rules import first_in_step, in_step
 from headrace.opkit.batch_shapes import diagonal_part, diagonal_tensor
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import dtype_in
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.band_forms import band_part, diagonal_form
@@ -33,9 +32,9 @@ from headrace.ops.linalg.bands import (
     matrix_sides,
     pack_band,
     part_model,
-    places,
     set_band,
     set_model,
+    spread_band,
 )
 from headrace.ops.linalg.matrices import small_for
 from headrace.shapes import Shape
@@ -100,38 +99,30 @@ def _diag_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         rows, cols = matrix_sides(band.shape[-1], low, high, int(num_rows), int(num_cols))
         shape = (*batch, rows, cols)
         check_size(shape, dtype)
-        if xp is not np:
-            return set_band(xp.broadcast_to(padding, shape), band, low, high, align, xp)
-        out = np.empty(shape, dtype.numpy)
-        out[...] = padding
-        r, c, i, j = places(rows, cols, low, high, align)
-        out[..., r, c] = band[..., i, j] if low != high else band[..., j]
-        return out
+        if xp is np:
+            out = np.empty(shape, dtype.numpy)
+            out[...] = padding
+        else:
+            out = xp.broadcast_to(padding, shape)
+        return spread_band(xp, band, out, low, high, align)
 
     return kernel
 
 
 def _part_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     align, dtype = attrs.get("align", "LEFT_LEFT"), attrs["T"]
-    return lambda x, k, padding: pack_band(x, *band_of(k), padding, align, dtype, xp)
-
-
-def _part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    return lambda x: pack_band(x, 0, 0, None, "LEFT_LEFT", attrs["T"], xp)
+    return lambda x, k, padding: pack_band(xp, x, *band_of(k), padding, align, dtype)
 
 
 def _set_banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    put = _put_kernel(xp, attrs.get("align", "LEFT_LEFT"))
-    return lambda x, band, k: put(x, band, *band_of(k))
+    align = attrs.get("align", "LEFT_LEFT")
 
-
-def _put_kernel(xp: Any, align: str) -> Any:
-    def put(x: Any, band: Any, low: int, high: int) -> Any:
+    def kernel(x: Any, band: Any, k: Any) -> Any:
         if x.ndim < 2:
             raise InvalidArgumentError(f"input must be at least 2-dim, received shape: {shapes.show(x.shape)}")
-        return set_band(np.array(x) if xp is np else x, band, low, high, align, xp)
+        return set_band(xp, np.array(x) if xp is np else x, band, *band_of(k), align)
 
-    return put
+    return kernel
 
 
 def _diag_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -140,19 +131,15 @@ def _diag_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(diagonal: Any) -> Any:
         if not diagonal.ndim:
             raise InvalidArgumentError("input must be at least 1-dim, received shape: []")
-        shape = (*diagonal.shape, diagonal.shape[-1])
-        if xp is np:
-            return set_band(zeros(np, shape, dtype), diagonal, 0, 0, "LEFT_LEFT")
-        check_size(shape, dtype)
-        nothing = xp.zeros(shape, dtype=diagonal.dtype, device=diagonal.device)
-        return set_band(nothing, diagonal, 0, 0, "LEFT_LEFT", xp)
+        out = zeros(xp, (*diagonal.shape, diagonal.shape[-1]), dtype, diagonal)
+        return set_band(xp, out, diagonal, 0, 0, "LEFT_LEFT")
 
     return kernel
 
 
 def _set_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    put = _put_kernel(xp, "LEFT_LEFT")
-    return lambda x, diagonal: put(x, diagonal, 0, 0)
+    set_banded = _set_banded_kernel(xp, {"align": "LEFT_LEFT"})
+    return lambda x, diagonal: set_banded(x, diagonal, np.int32(0))
 
 
 # *** gradients ***
@@ -305,7 +292,7 @@ for _prefix in ("", "Batch"):
          "Matrices with the given main diagonal, and zeros elsewhere."),
         ("MatrixDiagPart", "input: T", "diagonal: T",
          lambda c: [band_shape(c.shapes[0], (0, 0))],
-         _part_kernel,
+         lambda xp, attrs: lambda x: pack_band(xp, x, 0, 0, None, "LEFT_LEFT", attrs["T"]),
          lambda b, n, dy: [b.MatrixSetDiag(b.ZerosLike(n.input), dy)], ["input"],
          lambda x: part_model(x, 0, 0),
          (((3, 3),), ((2, 2, 3),), ((3, 2),)),
@@ -339,8 +326,8 @@ for _prefix in ("", "Batch"):
 
 
 def _band_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    t = attrs["T"]
-    zero = b"" if t is dtypes.string else t.numpy.type(0) if xp is np else None
+    dtype = attrs["T"]
+    zero = b"" if dtype is dtypes.string else dtype.numpy.type(0)
 
     def kernel(x: Any, num_lower: Any, num_upper: Any) -> Any:
         if x.ndim < 2 or num_lower.ndim or num_upper.ndim:
@@ -352,10 +339,10 @@ def _band_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for name, n, least in (("lower", lower, rows), ("upper", upper, cols)):
             if n > least:
                 raise InvalidArgumentError(f"num_{name} must be negative or less or equal to {least}, got: {n}")
-        row, column = (np.arange(n) if xp is np else xp.arange(n, device=x.device) for n in (rows, cols))
-        distance = row[:, None] - column[None, :]
+        here = placed(xp, x)
+        distance = xp.arange(rows, **here)[:, None] - xp.arange(cols, **here)
         inside = (distance <= (lower if lower >= 0 else rows)) & (-distance <= (upper if upper >= 0 else cols))
-        return xp.where(inside, x, xp.zeros((), dtype=x.dtype, device=x.device) if zero is None else zero)
+        return xp.where(inside, x, zero if xp is np else zeros(xp, (), dtype, x))
 
     return kernel
 
@@ -402,18 +389,20 @@ def _tensor_diag_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _tensor_diag_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    dtype = attrs["T"]
+
     def kernel(x: Any) -> Any:
         if not x.ndim:
             raise InvalidArgumentError("Input must be at least rank 1, got 0")
-        shape = (*x.shape, *x.shape)
+        n, shape = math.prod(x.shape), x.shape + x.shape
         if xp is np:
-            out = zeros(np, shape, attrs["T"])
-            out.reshape(-1)[:: x.size + 1] = x.ravel()
+            out = zeros(np, shape, dtype)
+            out.reshape(-1)[:: n + 1] = x.ravel()
             return out
-        check_size(shape, attrs["T"])
-        n = math.prod(x.shape)
-        one = xp.eye(n, dtype=dtype_in(xp, attrs["T"]), device=x.device)
-        return xp.reshape(xp.where(one != 0, xp.reshape(x, (n, 1)), one), shape)
+        check_size(shape, dtype)
+        out = zeros(xp, (n * n,), dtype, x)
+        out[:: n + 1] = xp.reshape(x, (n,))
+        return xp.reshape(out, shape)
 
     return kernel
 
@@ -437,7 +426,7 @@ def _tensor_diag_part_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"The rank must be even and positive and both halves of the shape equal, got {shapes.show(x.shape)}"
             )
         n = math.prod(shape)
-        return xp.reshape(xp.linalg.diagonal(xp.reshape(x, (n, n))), shape)
+        return xp.reshape(xp.reshape(x, (n * n,))[:: n + 1], shape)
 
     return kernel
 

@@ -45,7 +45,7 @@ def _axes(s: Sliding, x: tuple[int, ...], ksize: tuple[int, ...]) -> Axes:
 
 
 def _numbers(xp: Any, x: Any, elements: Sequence[slice], include_batch: bool, t: DType) -> Any:
-    """Flat indices of the elements in these slices of the array `x`, as numbers of the dtype `t`.
+    """Flat indices of the elements in these slices of `x`, of the dtype `t`.
 
     The result broadcasts to the shape of the slices.
     """

@@ -200,7 +200,7 @@ def in_groups(
 
 
 class _Portable:
-    """Convolutions of arrays of a namespace, and their gradients; the channels are last and in groups.
+    """Convolutions of arrays of a namespace, channels last, and their gradients.
 
     Attributes:
       xp: the namespace.
@@ -228,9 +228,7 @@ class _Portable:
         channels, taps_ = w.shape[-2], math.prod(w.shape[:-2])
         columns = self.xp.matmul(self._in_groups(dy, groups), self.xp.matrix_transpose(self._matrices(w, groups)))
         parted = self.xp.reshape(columns, (*columns.shape[:2], taps_, channels))
-        copies = self.xp.reshape(
-            self.xp.permute_dims(parted, (1, 2, 0, 3)), (*dy.shape[:-1], taps_, groups * channels)
-        )
+        copies = self.xp.reshape(self.xp.permute_dims(parted, (1, 2, 0, 3)), (*dy.shape[:-1], taps_, groups * channels))
         return patch_sums(self.xp, copies, (plain(dy.shape[0]), *axes, plain(groups * channels)))
 
     def _in_groups(self, x: Any, groups: int) -> Any:
@@ -239,7 +237,10 @@ class _Portable:
         return self.xp.permute_dims(self.xp.reshape(x, (math.prod(shape), groups, channels // groups)), (1, 0, 2))
 
     def _columns(self, x: Any, axes: Axes, groups: int) -> tuple[Any, tuple[int, ...]]:
-        """The windows as rows of matrices, [groups, rows, elements and channels], and the shape of the rows."""
+        """The windows as rows of matrices, and the shape of the rows.
+
+        The matrices are [groups, rows, elements and channels].
+        """
         xp, channels = self.xp, x.shape[-1]
         copies = patches(xp, x, (plain(x.shape[0]), *axes, plain(channels)))
         *shape, taps_, _ = copies.shape
@@ -258,7 +259,9 @@ Product: TypeAlias = Callable[[Any, Any, Axes, int], Any]
 
 
 class Products(NamedTuple):
-    """Convolution and gradients of arrays of a dtype, channels last: functions of arrays, axes and groups.
+    """Convolution and its gradients: functions of two arrays, axes and groups.
+
+    The arrays have the channels last.
 
     Attributes:
       xp: the namespace of the arrays.

@@ -177,9 +177,7 @@ def _geometry(s: Sliding, x: tuple[int, ...], w: tuple[int, ...], type: str) -> 
     return tuple(s.axis(i, x[i], size) for i, size in zip(s.spatial, w, strict=False))
 
 
-def _parted(
-    xp: Any, dy: Any, s: Sliding, x: tuple[int, ...], w: tuple[int, ...], axes: Axes, type: str
-) -> Any:
+def _parted(xp: Any, dy: Any, s: Sliding, x: tuple[int, ...], w: tuple[int, ...], axes: Axes, type: str) -> Any:
     """`dy`, checked to have the shape of the result, with an axis for the filters."""
     y = shape_of(s, x[0], axes, w[2] * w[3])
     if dy.shape != y:

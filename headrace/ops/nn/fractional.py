@@ -190,7 +190,7 @@ class _Portable:
         return constant(self.xp, _sizes(rows, columns).tolist(), t, self.like)
 
     def at_greatest(self, x: Any, y: Any, rows: Cuts, columns: Cuts) -> Iterator[tuple[_Step, _Step, Any]]:
-        """Yields steps along rows and columns, and a mask of the windows whose first greatest elements are there."""
+        """Yields steps of rows and columns, and where the first greatest elements are."""
         xp = self.xp
         is_open = xp.ones(y.shape, dtype=xp.bool, device=y.device)
         across = self.steps(columns, x.shape[2])
@@ -214,11 +214,11 @@ class _Portable:
         return out
 
     def read(self, x: Any, down: _Step, along: _Step) -> Any:
-        """The elements of `x` at a step along rows and one along columns, one for each window."""
+        """The elements of `x` at steps of rows and columns, one a window."""
         return self.xp.take(self.xp.take(x, down.element, axis=1), along.element, axis=2)
 
     def written(self, values: Any, down: _Step, along: _Step) -> Any:
-        """The array with a value of each window at the elements of a step along rows and one along columns."""
+        """The array with the values of the windows at steps of rows and columns."""
         return self._written(self._written(values, 1, down), 2, along)
 
     def spread(self, g: Any, axis: int, cuts: Cuts, length: int) -> Any:

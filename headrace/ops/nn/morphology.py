@@ -71,9 +71,9 @@ def _weights(xp: Any, w: Any) -> Any:
 
 
 def _greatest(xp: Any, x: Any, w: Any, axes: Axes, t: DType) -> tuple[Any, Any]:
-    """Greatest sum of each window, in float32 for half precision, and the number of its element of the window.
+    """Greatest sum of each window, and the number of its element of the window.
 
-    The number is 0 if no sum is greater than the lowest finite number.
+    The sum is in float32 for half precision. The number is 0 if no sum is greater than the lowest finite number.
     """
     if t in HALF:
         widen = converter(xp, float32)

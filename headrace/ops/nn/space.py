@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from headrace.dtypes import INDEX, OBJECT, QUANTIZED, REAL, VALUE, DType, float32, float64, int32
+from headrace.dtypes import INDEX, OBJECT, QUANTIZED, REAL, VALUE, DType, float32, float64, int32, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
-from headrace.opkit.arrays import check_size, zeros
+from headrace.opkit.arrays import check_size, listed, permuter, reshaper, zeros
 from headrace.opkit.batch_rules import at_the_end, folding, in_step
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank, with_rank_at_least
 
-Array = np.ndarray
+Array = Any  # of any namespace; the oracles are of numpy
 Pairs = list[list[int]]
 
 # *** Space and batch ***
@@ -33,23 +34,26 @@ def _checked(x: Array, blocks: Any, margins: Any, name: str) -> tuple[list[int],
     """The block sizes and the margins as Python ints."""
     if blocks.ndim != 1:
         raise InvalidArgumentError(f"block_shape rank should be 1 instead of {blocks.ndim}")
-    m = len(blocks)
+    m = blocks.shape[0]
     if x.ndim < 1 + m:
         raise InvalidArgumentError(f"input rank should be >= {1 + m} instead of {x.ndim}")
     if margins.shape != (m, 2):
         raise InvalidArgumentError(f"{name.lower()} should have shape [{m}, 2] instead of {show(margins.shape)}")
-    sizes, pairs = blocks.tolist(), margins.tolist()
+    sizes, pairs = listed(blocks), listed(margins)
     for i, size in enumerate(sizes):
         if size < 1:
             raise InvalidArgumentError(f"All values in block_shape must be positive, got value, {size} at index {i}.")
     if math.prod(sizes) >= 2**63:
         raise InvalidArgumentError(f"Product of block sizes must be below 2**63, got {math.prod(sizes)}")
-    if margins.size and margins.min() < 0:
-        raise InvalidArgumentError(f"{name} must be non-negative, got {margins.min()}")
+    least = min(map(min, pairs), default=0)
+    if least < 0:
+        raise InvalidArgumentError(f"{name} must be non-negative, got {least}")
     return sizes, pairs
 
 
-def _space_to_batch(t: DType) -> Callable[..., Array]:
+def _space_to_batch(xp: Any, t: DType) -> Callable[..., Array]:
+    reshape, permute = reshaper(xp), permuter(xp)
+
     def kernel(x: Array, blocks: Any, paddings: Any) -> Array:
         sizes, pairs = _checked(x, blocks, paddings, "Paddings")
         m = len(sizes)
@@ -61,17 +65,19 @@ def _space_to_batch(t: DType) -> Callable[..., Array]:
         batch, rest = x.shape[0], x.shape[1 + m :]
         check_size((batch * math.prod(sizes), *counts, *rest), t)
         if any(map(any, pairs)):
-            whole = zeros(np, (batch, *padded, *rest), t)
-            whole[:, *(slice(p[0], p[0] + d) for p, d in zip(pairs, x.shape[1:], strict=False))] = x
+            whole = zeros(xp, (batch, *padded, *rest), t, x)
+            whole[:, *(slice(p[0], p[0] + d) for p, d in zip(pairs, x.shape[1:], strict=False)), ...] = x
             x = whole
-        split = x.reshape(batch, *_interleaved(counts, sizes), *rest)
-        blocks_first = [*range(2, 2 * m + 2, 2), 0, *range(1, 2 * m + 1, 2), *range(2 * m + 1, split.ndim)]
-        return split.transpose(blocks_first).reshape(batch * math.prod(sizes), *counts, *rest)
+        split = reshape(x, (batch, *_interleaved(counts, sizes), *rest))
+        blocks_first = (*range(2, 2 * m + 2, 2), 0, *range(1, 2 * m + 1, 2), *range(2 * m + 1, split.ndim))
+        return reshape(permute(split, blocks_first), (batch * math.prod(sizes), *counts, *rest))
 
     return kernel
 
 
-def _batch_to_space(t: DType) -> Callable[..., Array]:
+def _batch_to_space(xp: Any, t: DType) -> Callable[..., Array]:
+    reshape, permute = reshaper(xp), permuter(xp)
+
     def kernel(x: Array, blocks: Any, crops: Any) -> Array:
         sizes, pairs = _checked(x, blocks, crops, "Crops")
         m, product = len(sizes), math.prod(sizes)
@@ -85,10 +91,10 @@ def _batch_to_space(t: DType) -> Callable[..., Array]:
             if d < sum(p):
                 raise InvalidArgumentError(f"cropped_shape[{i}]={d - sum(p)} must be non-negative")
         check_size((batch, *whole, *rest), t)
-        split = x.reshape(*sizes, batch, *counts, *rest)
-        beside = [m, *_interleaved(range(m + 1, 2 * m + 1), range(m)), *range(2 * m + 1, split.ndim)]
-        out = split.transpose(beside).reshape(batch, *whole, *rest)
-        return out[:, *(slice(p[0], d - p[1]) for p, d in zip(pairs, whole, strict=True))]
+        split = reshape(x, (*sizes, batch, *counts, *rest))
+        side_by_side = (m, *_interleaved(range(m + 1, 2 * m + 1), range(m)), *range(2 * m + 1, split.ndim))
+        out = reshape(permute(split, side_by_side), (batch, *whole, *rest))
+        return out[:, *(slice(p[0], d - p[1]) for p, d in zip(pairs, whole, strict=True)), ...]
 
     return kernel
 
@@ -97,15 +103,15 @@ def _interleaved(a: Sequence[int], b: Sequence[int]) -> list[int]:
     return [v for pair in zip(a, b, strict=True) for v in pair]
 
 
-def _general(make: Callable[[DType], Callable[..., Array]]) -> Any:
-    return lambda xp, attrs: make(attrs["T"])
+def _general(make: Callable[[Any, DType], Callable[..., Array]]) -> Any:
+    return lambda xp, attrs: make(xp, attrs["T"])
 
 
-def _of_images(make: Callable[[DType], Callable[..., Array]]) -> Any:
+def _of_images(make: Callable[[Any, DType], Callable[..., Array]]) -> Any:
     """The factory of the ops for images, with one block size for both axes."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        kernel, blocks = make(attrs["T"]), np.full(2, attrs["block_size"])
+        kernel, blocks = make(xp, attrs["T"]), np.full(2, attrs["block_size"])
 
         def images(x: Array, margins: Any) -> Array:
             if x.ndim != 4:
@@ -168,9 +174,9 @@ def _moved_shape(into_batch: bool, images: bool) -> Any:
 # *** Space and depth ***
 
 
-def _depth_kernel(type: str, move: Callable[[Array, int], Array]) -> Any:
+def _depth_kernel(type: str, make: Callable[[Any], Callable[[Array, int], Array]]) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        size, layout = attrs["block_size"], attrs["data_format"]
+        move, size, layout = make(xp), attrs["block_size"], attrs["data_format"]
 
         def kernel(x: Array) -> Array:
             if layout != "NHWC":
@@ -187,20 +193,30 @@ def _depth_kernel(type: str, move: Callable[[Array, int], Array]) -> Any:
     return factory
 
 
-def _space_to_depth(x: Array, size: int) -> Array:
-    n, h, w, c = x.shape
-    if h % size or w % size:
-        raise InvalidArgumentError(f"Image width {w} and height {h} should be divisible by block_size: {size}")
-    split = x.reshape(n, h // size, size, w // size, size, c)
-    return split.transpose(0, 1, 3, 2, 4, 5).reshape(n, h // size, w // size, size * size * c)
+def _space_to_depth(xp: Any) -> Callable[[Array, int], Array]:
+    reshape, permute = reshaper(xp), permuter(xp)
+
+    def move(x: Array, size: int) -> Array:
+        n, h, w, c = x.shape
+        if h % size or w % size:
+            raise InvalidArgumentError(f"Image width {w} and height {h} should be divisible by block_size: {size}")
+        split = reshape(x, (n, h // size, size, w // size, size, c))
+        return reshape(permute(split, (0, 1, 3, 2, 4, 5)), (n, h // size, w // size, size * size * c))
+
+    return move
 
 
-def _depth_to_space(x: Array, size: int) -> Array:
-    n, h, w, c = x.shape
-    if c % (size * size):
-        raise InvalidArgumentError(f"Input depth dimension {c} should be divisible by: {size * size}")
-    split = x.reshape(n, h, w, size, size, c // (size * size))
-    return split.transpose(0, 1, 3, 2, 4, 5).reshape(n, h * size, w * size, c // (size * size))
+def _depth_to_space(xp: Any) -> Callable[[Array, int], Array]:
+    reshape, permute = reshaper(xp), permuter(xp)
+
+    def move(x: Array, size: int) -> Array:
+        n, h, w, c = x.shape
+        if c % (size * size):
+            raise InvalidArgumentError(f"Input depth dimension {c} should be divisible by: {size * size}")
+        split = reshape(x, (n, h, w, size, size, c // (size * size)))
+        return reshape(permute(split, (0, 1, 3, 2, 4, 5)), (n, h * size, w * size, c // (size * size)))
+
+    return move
 
 
 def _depth_shape(into_depth: bool) -> Any:
@@ -248,8 +264,11 @@ def _places(attrs: Mapping[str, Any]) -> tuple[str, str]:
 def _dim_map(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(x: Any) -> Any:
         src, dst = _places(attrs)
-        table = xp.array([dst.index(axis) for axis in src], attrs["T"].numpy)
-        return table[x % len(src)]
+        table = constant(xp, [dst.index(axis) for axis in src], attrs["T"], x)
+        at = x % len(src)
+        if xp is np:
+            return table[at]
+        return xp.reshape(xp.take(table, xp.reshape(at, (-1,))), x.shape)
 
     return kernel
 
@@ -270,7 +289,8 @@ def _vec_permute(xp: Any, attrs: Mapping[str, Any]) -> Any:
             if any(a not in src for a in axes):
                 raise InvalidArgumentError(f"Format specifier must contain {' and '.join(axes)} for {space}D case")
             src, dst = ("".join(a for a in layout if a in axes) for layout in (src, dst))
-        return x[[src.index(axis) for axis in dst]]
+        order = [src.index(axis) for axis in dst]
+        return x[order] if xp is np else xp.take(x, constant(xp, order, int64, x), axis=0)
 
     return kernel
 
@@ -405,6 +425,7 @@ for _type, _margins, _other, _make, _into, _oracle, _cases, _images, _doc in (
         {"T": type_attr(VALUE | QUANTIZED), "Tblock_shape": _INDEX, f"T{_margins}": _INDEX},
         shape=_moved_shape(_into, images=False),
         kernel=_general(_make),
+        xp=True,
         grad=lambda b, n, dy, other=_other: [
             b.make(f"{other}ND", [dy, n.block_shape, n.inputs[2]], {}), None, None
         ],
@@ -422,6 +443,7 @@ for _type, _margins, _other, _make, _into, _oracle, _cases, _images, _doc in (
         {"T": type_attr(VALUE | QUANTIZED), _index: _INDEX, "block_size": int_attr(minimum=2)},
         shape=_moved_shape(_into, images=True),
         kernel=_of_images(_make),
+        xp=True,
         grad=lambda b, n, dy, other=_other: [
             b.make(other, [dy, n.inputs[1]], {"block_size": n.attrs["block_size"]}), None
         ],
@@ -451,6 +473,7 @@ for _type, _other, _move, _deeper, _meaning, _samples, _doc in (
         },
         shape=_depth_shape(_deeper),
         kernel=_depth_kernel(_type, _move),
+        xp=True,
         grad=_depth_grad(_other),
         jvp=linear("input"), batch=folding(0),
         facts=_COST,
@@ -468,6 +491,7 @@ op(
     _FORMATS,
     shape=same_as(0),
     kernel=_dim_map,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     batch=in_step,
     oracle=lambda x, src_format="NHWC", dst_format="NCHW": np.array(
@@ -487,6 +511,7 @@ op(
     _FORMATS,
     shape=_permuted_shape,
     kernel=_vec_permute,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda x, src_format="NHWC", dst_format="NCHW": np.array(
         [x[src_format.index(a)] for a in dst_format] if len(x) == len(src_format) else x[::-1], x.dtype

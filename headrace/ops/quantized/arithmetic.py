@@ -82,7 +82,7 @@ def _wrapped(x: Any) -> Any:
 def _product(type: str, names: tuple[str, str], multiply: Callable[..., Any], *kernels: tuple[DType, ...]) -> Any:
     """The factory of a kernel of two quantised arrays and the ends of their ranges."""
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         first, second, out = _only(type, attrs, *kernels)[:3]
 
         def kernel(x: Any, y: Any, *ends: Any) -> tuple[Any, Any, Any]:
@@ -147,7 +147,7 @@ def _by_first_levels(q: Any, t: DType, ends: tuple[Any, Any], out: DType, high: 
 def _sum(type: str, names: tuple[str, str], factor: int, bias: bool, *kernels: tuple[DType, ...]) -> Any:
     """Factory of a sum whose range is `factor` times that of its terms."""
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         first, second, out = _only(type, attrs, *kernels)[:3]
 
         def kernel(x: Any, y: Any, *ends: Any) -> tuple[Any, Any, Any]:
@@ -169,7 +169,7 @@ def _sum(type: str, names: tuple[str, str], factor: int, bias: bool, *kernels: t
 
 
 def _relu(type: str, top: float | None) -> Any:
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         t = _only(type, attrs, (quint8, quint8), (qint32, qint32))[0]
 
         def kernel(q: Any, *ends: Any) -> tuple[Any, Any, Any]:
@@ -191,7 +191,7 @@ def _relu(type: str, top: float | None) -> Any:
 
 
 def _pool(type: str, mean: bool) -> Any:
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def factory(attrs: Mapping[str, Any]) -> Any:
         t = _only(type, attrs, (quint8,), (qint8,))[0]
         s, ksize = sliding(type, attrs), tuple(attrs["ksize"])
 
@@ -213,7 +213,7 @@ def _pool(type: str, mean: bool) -> Any:
     return factory
 
 
-def _concat_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _concat_kernel(attrs: Mapping[str, Any]) -> Any:
     t, n = _only("QuantizedConcat", attrs, (quint8,), (qint32,))[0], attrs["N"]
 
     def kernel(axis: Any, *rest: Any) -> tuple[Any, Any, Any]:
@@ -235,7 +235,7 @@ def _concat_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _reshape_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(q: Any, shape: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
         low, high = _checked(low, high, "input")
         wanted = dims(shape)
@@ -530,6 +530,7 @@ for _type, _ins, _outs, _attrs, _shape, _kernel, _facts, _sample, _doc in (
         _attrs,
         shape=_shape,
         kernel=_kernel,
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=_facts,
         sample=_sample,
@@ -544,6 +545,7 @@ for _type, _top in (("QuantizedRelu", None), ("QuantizedRelu6", 6.0)):
         {"Tinput": QUANTIZED, "out_type": type_attr(QUANTIZED, quint8)},
         shape=_with_range(lambda c: c.shapes[0], 1),
         kernel=_relu(_type, _top),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=_COST,
         sample=_relus(_top is not None),
@@ -557,6 +559,7 @@ op(
     {"Tinput": QUANTIZED, "out_type": type_attr(QUANTIZED, quint8)},
     shape=_with_range(lambda c: c.shapes[0], 2),
     kernel=_relu("QuantizedReluX", None),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_limited_relus,
@@ -574,6 +577,7 @@ for _type, _mean, _doc in (
         {"T": QUANTIZED, "ksize": list_attr("int"), "strides": list_attr("int")} | _PADDING,
         shape=_pool_shape(_type),
         kernel=_pool(_type, _mean),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=Facts(cost=flops_per_input(3)),
         sample=_poolings(_mean),
@@ -587,6 +591,7 @@ op(
     {"N": int_attr(minimum=2), "T": type_attr(ALL | QUANTIZED)},
     shape=_concat_shape,
     kernel=_concat_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_concats,
@@ -599,6 +604,7 @@ op(
     {"T": type_attr(ALL | QUANTIZED), "Tshape": type_attr(INDEX, int32)},
     shape=_with_range(_reshape_shape, 2),
     kernel=_reshape_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
     sample=_reshapes,

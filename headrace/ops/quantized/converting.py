@@ -69,7 +69,7 @@ def _to_integers(x: Any, t: DType) -> Any:
     return np.nan_to_num(x, nan=0.0).astype(np.int64).astype(t.numpy)
 
 
-def _quantize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _quantize_kernel(attrs: Mapping[str, Any]) -> Any:
     t, mode, axis, narrow = attrs["T"], attrs["mode"], attrs["axis"], attrs["narrow_range"]
     half_even, ensured = attrs["round_mode"] == "HALF_TO_EVEN", F32(attrs["ensure_minimum_range"])
     least, greatest = (F32(v) for v in limits(t))
@@ -108,7 +108,7 @@ def _quantize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 # *** Dequantize ***
 
 
-def _dequantize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _dequantize_kernel(attrs: Mapping[str, Any]) -> Any:
     t, mode, axis, out = attrs["T"], attrs["mode"], attrs["axis"], attrs["dtype"]
     least, greatest = limits(t)
     if out is bfloat16 and mode != "MIN_COMBINED":
@@ -187,7 +187,7 @@ _INPUT = ("input_min", "input_max")
 _REQUESTED = ("requested_output_min", "requested_output_max")
 
 
-def _requantize_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _requantize_kernel(attrs: Mapping[str, Any]) -> Any:
     t = _only(attrs, frozenset({qint8, quint8}))
 
     def kernel(q: Any, low: Any, high: Any, new_low: Any, new_high: Any) -> tuple[Any, Any, Any]:
@@ -211,7 +211,7 @@ def _used(q: Any, low: Any, high: Any) -> tuple[Any, Any]:
     return np.minimum(first, F32(0)), last
 
 
-def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _range_kernel(attrs: Mapping[str, Any]) -> Any:
     _only(attrs, frozenset({quint8}))
 
     def kernel(q: Any, low: Any, high: Any) -> tuple[Any, Any]:
@@ -221,7 +221,7 @@ def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _shrink_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _shrink_kernel(attrs: Mapping[str, Any]) -> Any:
     t = _only(attrs, frozenset({quint8}))
 
     def kernel(q: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
@@ -349,6 +349,7 @@ op(
     },
     shape=lambda c: [c.shapes[0], *[_range_shape(c)] * 2],
     kernel=_quantize_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_quantizations,
@@ -368,6 +369,7 @@ op(
     {"T": QUANTIZED} | _MODE | {"narrow_range": False, "axis": -1, "dtype": type_attr({float32, bfloat16}, float32)},
     shape=_dequantize_shape,
     kernel=_dequantize_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_dequantizations,
@@ -381,6 +383,7 @@ op(
     {"Tinput": QUANTIZED, "out_type": QUANTIZED},
     shape=_scalar_inputs,
     kernel=_requantize_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_requantizations,
@@ -393,6 +396,7 @@ op(
     {"Tinput": QUANTIZED},
     shape=_scalar_inputs,
     kernel=_range_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_ranges,
@@ -405,6 +409,7 @@ op(
     {"Tinput": QUANTIZED, "out_type": QUANTIZED},
     shape=_scalar_inputs,
     kernel=_shrink_kernel,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     sample=_shrinkings,

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace.dtypes import DType
+from headrace.dtypes import DType, float32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, op
 from headrace.opkit.batch_rules import first_in_step
 from headrace.opkit.elementwise import alike
+from headrace.opkit.namespaces import converter, dtype_in, number
 from headrace.opkit.shape_rules import same_as
 from headrace.shapes import Shape, merge, show, with_rank, with_rank_at_least
 
@@ -31,11 +32,20 @@ class _Range(NamedTuple):
     """Representable numbers `low`, `low + scale`, ..., `high`.
 
     Each field is a number, or an array with one element for each channel.
+
+    Attributes:
+      low, high, scale: see above.
+      inverse: the inverse of `scale`.
+      zero: the position of 0 among the numbers.
+      is_empty: whether `low` and `high` are 0, so that all results are.
     """
 
     low: Any
     high: Any
     scale: Any
+    inverse: Any
+    zero: Any
+    is_empty: Any
 
 
 def _levels(attrs: Mapping[str, Any]) -> tuple[int, int]:
@@ -46,50 +56,48 @@ def _levels(attrs: Mapping[str, Any]) -> tuple[int, int]:
     return int(attrs["narrow_range"]), (1 << bits) - 1
 
 
-def _nudged(low: Any, high: Any, levels: tuple[int, int]) -> _Range:
+def _nudged(xp: Any, low: Any, high: Any, levels: tuple[int, int]) -> _Range:
     """The range of `low` to `high`, moved so that 0 is in it."""
-    least, greatest = map(_F32, levels)
+    least, greatest = (number(xp, v, float32) for v in levels)
+    one, half = number(xp, 1, float32), number(xp, 0.5, float32)
     scale = (high - low) / (greatest - least)
     zero = least - low / scale
-    away = np.trunc(zero + np.copysign(_F32(0.5), zero))  # rounded, halves away from 0
-    at = np.where(zero < least, least, np.where(zero > greatest, greatest, away)).astype(_F32)
-    return _Range((least - at) * scale, (greatest - at) * scale, scale)
+    away = xp.trunc(zero + xp.copysign(half, zero))  # rounded, halves away from 0
+    at = converter(xp, float32)(xp.where(zero < least, least, xp.where(zero > greatest, greatest, away)))
+    first, last, inverse = (least - at) * scale, (greatest - at) * scale, one / scale
+    return _Range(first, last, scale, inverse, xp.floor(-first * inverse + half), (low == 0) & (high == 0))
 
 
-def _rounded(x: Any, r: _Range) -> Any:
-    inverse = _F32(1) / r.scale
-    zero = np.floor(-r.low * inverse + _F32(0.5))
-    shifted = np.maximum(np.minimum(x, r.high), r.low) - r.low
-    return np.floor(shifted * inverse - zero + _F32(0.5)) * r.scale
+def _rounded(xp: Any, x: Any, r: _Range) -> Any:
+    shifted = xp.maximum(xp.minimum(x, r.high), r.low) - r.low
+    return xp.floor(shifted * r.inverse - r.zero + number(xp, 0.5, float32)) * r.scale
 
 
-def _fake(x: Any, low: Any, high: Any, levels: tuple[int, int]) -> Any:
-    out = _rounded(x, _nudged(low, high, levels))
-    return np.where((low == 0) & (high == 0), _F32(0), out).astype(_F32)
+def _parts(xp: Any, g: Any, *conditions: Any) -> list[Any]:
+    """The products of `g` and 1 where a condition holds, elsewhere of `g` and 0.
 
-
-def _passed(g: Any, x: Any, low: Any, high: Any, levels: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """Parts of `g` where `x` is inside the range, below it and above it.
-
-    A part is `g` times 0 elsewhere, which is NaN where `g` is infinite.
+    The latter are NaN where `g` is infinite.
     """
-    r, none = _nudged(low, high, levels), (low == 0) & (high == 0)
-    below, above = (x < r.low) & ~none, (x > r.high) & ~none
-    inside = ((x >= r.low) & (x <= r.high)) | none
+    to_float32 = converter(xp, float32)
     with np.errstate(invalid="ignore"):
-        passed, under, over = (g * part.astype(_F32) for part in (inside, below, above))
-    zero = _F32(0)
-    return passed, np.where(none, zero, under), np.where(none, zero, over)
+        return [g * to_float32(c) for c in conditions]
+
+
+def _inside(x: Any, r: _Range) -> Any:
+    return (x >= r.low) & (x <= r.high)
 
 
 # *** Kernels ***
 
 
-def _fixed_limits(attrs: Mapping[str, Any]) -> tuple[Any, Any]:
+def _fixed_range(xp: Any, attrs: Mapping[str, Any]) -> _Range:
     low, high = _F32(attrs["min"]), _F32(attrs["max"])
     if not low < high:
         raise InvalidArgumentError(f"min has to be smaller than max, was: {low} >= {high}")
-    return low, high
+    with np.errstate(all="ignore"):
+        r = _nudged(np, low, high, _levels(attrs))
+    first, last, scale, inverse, zero = (number(xp, v, float32) for v in r[:5])
+    return _Range(first, last, scale, inverse, zero, False)
 
 
 def _check_limits(x: Any, low: Any, high: Any, channels: bool) -> None:
@@ -112,27 +120,28 @@ def _check_gradients(g: Any, x: Any) -> None:
 
 
 def _args_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    limits, levels = _fixed_limits(attrs), _levels(attrs)
-    return lambda x: _fake(x, *limits, levels)
+    r = _fixed_range(xp, attrs)
+    return lambda x: _rounded(xp, x, r)
 
 
 def _args_gradient_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    limits, levels = _fixed_limits(attrs), _levels(attrs)
+    r = _fixed_range(xp, attrs)
 
     def kernel(g: Any, x: Any) -> Any:
         _check_gradients(g, x)
-        return _passed(g, x, *limits, levels)[0]
+        return _parts(xp, g, _inside(x, r))[0]
 
     return kernel
 
 
 def _vars_kernel(channels: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        levels = _levels(attrs)
+        levels, zero = _levels(attrs), number(xp, 0, float32)
 
         def kernel(x: Any, low: Any, high: Any) -> Any:
             _check_limits(x, low, high, channels)
-            return _fake(x, low, high, levels)
+            r = _nudged(xp, low, high, levels)
+            return xp.where(r.is_empty, zero, _rounded(xp, x, r))
 
         return kernel
 
@@ -141,14 +150,17 @@ def _vars_kernel(channels: bool) -> Any:
 
 def _vars_gradient_kernel(channels: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        levels = _levels(attrs)
+        levels, zero, to = _levels(attrs), number(xp, 0, float32), dtype_in(xp, float32)
 
         def kernel(g: Any, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
             _check_gradients(g, x)
             _check_limits(x, low, high, channels)
-            inside, below, above = _passed(g, x, low, high, levels)
+            r = _nudged(xp, low, high, levels)
+            some = ~r.is_empty
+            passed, *outside = _parts(xp, g, _inside(x, r) | r.is_empty, (x < r.low) & some, (x > r.high) & some)
             axes = tuple(range(x.ndim - 1 if channels else x.ndim))
-            return inside, below.sum(axes, _F32), above.sum(axes, _F32)
+            below, above = (xp.sum(xp.where(r.is_empty, zero, part), axis=axes, dtype=to) for part in outside)
+            return passed, below, above
 
         return kernel
 
@@ -275,6 +287,7 @@ op(
     _LIMITS | _ATTRS,
     shape=same_as(0),
     kernel=_args_kernel,
+    xp=True,
     grad=_args_grad,
     facts=_COST,
     oracle=_oracle,
@@ -288,6 +301,7 @@ op(
     _LIMITS | _ATTRS,
     shape=alike,
     kernel=_args_gradient_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_COST,
     oracle=_gradient_oracle,
@@ -306,6 +320,7 @@ for _type, _channels, _which in (
         _ATTRS,
         shape=_vars_shape(_channels, gradient=False),
         kernel=_vars_kernel(_channels),
+        xp=True,
         grad=_vars_grad(f"{_type}Gradient"),
         batch=first_in_step(0),
         facts=_COST,
@@ -320,6 +335,7 @@ for _type, _channels, _which in (
         _ATTRS,
         shape=_vars_shape(_channels, gradient=True),
         kernel=_vars_gradient_kernel(_channels),
+        xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_COST,
         oracle=_gradient_oracle,

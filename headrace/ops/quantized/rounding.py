@@ -15,6 +15,7 @@ from headrace.dtypes import DType, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, op, string_attr
+from headrace.opkit.namespaces import constant, converter, dtype_in, is_standard, number
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, show, with_rank, with_rank_at_least
@@ -34,7 +35,7 @@ def _axis_of(attrs: Mapping[str, Any], x: Any) -> int | None:
 
 def _along(v: Any, axis: int | None, rank: int) -> Any:
     """A vector of channels, to broadcast along them."""
-    return v if axis is None else v.reshape([-1 if a == axis else 1 for a in range(rank)])
+    return v if axis is None else v[:, *[None] * (rank - 1 - axis)]
 
 
 def _check_range(x: Any, low: Any, high: Any, axis: int | None) -> None:
@@ -53,19 +54,34 @@ def _levels(bits: int, signed: bool, narrow: bool) -> tuple[float, float]:
     return float(-(1 << bits - 1) + narrow), float((1 << bits - 1) - 1)
 
 
-def _quantized(x: Any, low: Any, high: Any, levels: tuple[float, float], clamp: bool, up: bool) -> Any:
-    t = x.dtype.type
-    least, greatest, huge = t(levels[0]), t(levels[1]), np.finfo(t).max
-    by_low = np.where(least * low > 0, least / low, huge).astype(t)
-    by_high = np.where(greatest * high > 0, greatest / high, huge).astype(t)
+def _quantized(
+    xp: Any, dtype: DType, x: Any, low: Any, high: Any, levels: tuple[float, float], clamp: bool, up: bool
+) -> Any:
+    convert = converter(xp, dtype)
+    least, greatest = (number(xp, v, dtype) for v in levels)
+    huge = number(xp, np.finfo(dtype.numpy).max, dtype)
+    by_low = convert(xp.where(least * low > 0, least / low, huge))
+    by_high = convert(xp.where(greatest * high > 0, greatest / high, huge))
     lower = by_low < by_high
-    scale = np.where(lower, by_low, by_high)
-    inverse = np.where(lower, low / least, high / greatest).astype(t)
+    scale = xp.where(lower, by_low, by_high)
+    inverse = convert(xp.where(lower, low / least, high / greatest))
     if clamp:
-        low, high = np.where(lower, low, least * inverse), np.where(lower, greatest * inverse, high)
-        x = np.minimum(np.maximum(x, low), high)
+        low, high = xp.where(lower, low, least * inverse), xp.where(lower, greatest * inverse, high)
+        x = xp.minimum(xp.maximum(x, low), high)
     scaled = x * scale
-    return (np.floor(scaled + t(0.5)) if up else np.rint(scaled)) * inverse
+    if up:
+        return xp.floor(scaled + number(xp, 0.5, dtype)) * inverse
+    return (xp.round if is_standard(xp) else xp.rint)(scaled) * inverse
+
+
+def _limit(xp: Any, dtype: DType, v: Any, like: Any) -> Any:
+    """A given end of the range as an array of the namespace.
+
+    An end that is an attribute is an array of numpy.
+    """
+    if not is_standard(xp):
+        return np.asarray(v, dtype.numpy)
+    return constant(xp, v.tolist(), dtype, like) if isinstance(v, np.ndarray) else v
 
 
 def _factory(read: Callable[[Mapping[str, Any], Sequence[Any]], tuple[Any, Any, int]]) -> Any:
@@ -76,7 +92,7 @@ def _factory(read: Callable[[Mapping[str, Any], Sequence[Any]], tuple[Any, Any, 
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         signed, given, narrow = attrs["signed_input"], attrs["range_given"], attrs.get("narrow_range", False)
-        up = attrs.get("round_mode") == "HALF_UP"
+        up, to = attrs.get("round_mode") == "HALF_UP", dtype_in(xp, attrs["T"])
 
         def kernel(x: Any, *rest: Any) -> Any:
             axis = _axis_of(attrs, x)
@@ -84,16 +100,16 @@ def _factory(read: Callable[[Mapping[str, Any], Sequence[Any]], tuple[Any, Any, 
             levels = _levels(bits, signed, narrow)
             if given:
                 _check_range(x, low, high, axis)
-                low, high = (np.asarray(v, x.dtype).reshape(-1 if axis is not None else ()) for v in (low, high))
-                if (low > high).any():
+                low, high = (_limit(xp, attrs["T"], v, x) for v in (low, high))
+                if bool(xp.any(low > high)):
                     raise InvalidArgumentError(f"Invalid range: input_min {low} > input_max {high}")
-            elif not x.size:
+            elif 0 in x.shape:
                 return x
             else:
                 others = None if axis is None else tuple(a for a in range(x.ndim) if a != axis)
-                low, high = np.min(x, others), np.max(x, others)
+                low, high = xp.min(x, axis=others), xp.max(x, axis=others)
             low, high = (_along(v, axis, x.ndim) for v in (low, high))
-            return np.asarray(_quantized(x, low, high, levels, given, up), x.dtype)
+            return xp.asarray(_quantized(xp, attrs["T"], x, low, high, levels, given, up), dtype=to)
 
         return kernel
 
@@ -115,6 +131,8 @@ def _of_inputs_all(attrs: Mapping[str, Any], rest: Sequence[Any]) -> tuple[Any, 
 
 
 def _gradient_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    zero = number(xp, 0, attrs["T"])
+
     def kernel(g: Any, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
         if g.shape != x.shape:
             raise InvalidArgumentError(
@@ -122,9 +140,9 @@ def _gradient_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         axis = _axis_of(attrs, x)
         _check_range(x, low, high, axis)
-        least, greatest = (_along(v.reshape(-1 if axis is not None else ()), axis, x.ndim) for v in (low, high))
+        least, greatest = (_along(v, axis, x.ndim) for v in (low, high))
         inside = (x >= least) & (x <= greatest)
-        return np.where(inside, g, g.dtype.type(0)), np.zeros_like(low), np.zeros_like(high)
+        return xp.where(inside, g, zero), xp.zeros_like(low), xp.zeros_like(high)
 
     return kernel
 
@@ -258,6 +276,7 @@ op(
     _SIGNED | _BITS | _GIVEN | {"input_min": 0.0, "input_max": 0.0} | _FLOATS,
     shape=same_as(0),
     kernel=_factory(_of_attributes),
+    xp=True,
     grad=_straight,
     facts=_COST,
     oracle=_oracle_of_attributes,
@@ -286,6 +305,7 @@ for _version, _read, _inputs, _attrs, _extra, _grad in (
         _attrs,
         shape=_shape,
         kernel=_factory(_read),
+        xp=True,
         grad=_grad,
         facts=_COST,
         oracle=_oracle,
@@ -300,6 +320,7 @@ op(
     _FLOATS | {"axis": -1},
     shape=_gradient_shape,
     kernel=_gradient_kernel,
+    xp=True,
     grad=_v4_gradient_grad,
     facts=_COST,
     oracle=_gradient_oracle,

@@ -289,7 +289,7 @@ for _name, _kernel, _more, _doc in (
 # *** Candidates that are true classes ***
 
 
-def _hits(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+def _hits(attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
     num_true = attrs["num_true"]
 
     def kernel(true: Any, sampled: Any) -> Any:
@@ -324,6 +324,7 @@ op(
     {"num_true": int_attr(), **SEEDS},
     shape=_hits_shape,
     kernel=_hits,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
     sample=lambda rng, dtype: [

@@ -99,7 +99,7 @@ def _multinomial(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any,
     return lambda logits, num_samples: _choose(logits, num_samples, dtype, state.reserve)
 
 
-def _stateless_multinomial(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
+def _stateless_multinomial(attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
     dtype = attrs["output_dtype"]
 
     def kernel(logits: Any, num_samples: Any, seed: Any) -> Any:
@@ -158,6 +158,7 @@ op(
     {"T": REAL, "Tseed": type_attr(INDEX, dtypes.int64), **_CLASSES},
     shape=_multinomial_shape,
     kernel=_stateless_multinomial,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_element(40), dynamic_shape=True),
     oracle=_multinomial_oracle,
@@ -186,7 +187,7 @@ def _shuffle(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any], An
     return lambda value: _shuffled(value, state.reserve)
 
 
-def _stateless_shuffle(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+def _stateless_shuffle(attrs: Mapping[str, Any]) -> Callable[..., Any]:
     def kernel(value: Any, key: Any, counter: Any, alg: Any) -> Any:
         stream = stream_of_key(key, counter, alg)
         return _shuffled(value, lambda blocks: stream)
@@ -250,6 +251,7 @@ op(
     {"T": type_attr()},
     shape=_stateless_shuffle_shape,
     kernel=arrays.boxed(_stateless_shuffle),
+    xp=False,
     grad=_stateless_shuffle_grad,
     facts=Facts(cost=flops_per_element(1)),
     oracle=_shuffle_oracle,
@@ -314,7 +316,7 @@ def _relocated(index: np.ndarray, seed: Sequence[int], limit: int, rounds: int) 
     return index
 
 
-def _index_shuffle(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
+def _index_shuffle(attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
     dtype, rounds = attrs["dtype"], attrs["rounds"]
     if rounds < 4 or rounds % 2:
         raise InvalidArgumentError(f"rounds must be even and at least 4, got {rounds}")
@@ -414,6 +416,7 @@ op(
     {"rounds": int_attr(4), "dtype": _WORDS, "Tseed": _WORDS},
     shape=_index_shuffle_shape,
     kernel=_index_shuffle,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_element(200)),
     oracle=_index_shuffle_oracle,

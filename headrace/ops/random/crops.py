@@ -186,7 +186,7 @@ def _sample_seeded(ctx: KernelContext, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _sample_stateless(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _sample_stateless(attrs: Mapping[str, Any]) -> Any:
     def kernel(size: Any, boxes: Any, covered: Any, seed: Any) -> Any:
         return _sample(attrs, size, boxes, covered, stream_of_seeds(seed))
 
@@ -293,6 +293,7 @@ op(
     {"T": _SIZES, "Tseed": INDEX} | _LIMITS,
     shape=_sampled_shape,
     kernel=_sample_stateless,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     sample=_stateless_samples,
     doc="SampleDistortedBoundingBoxV2 as two seeds have it, the same each time.",

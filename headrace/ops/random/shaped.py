@@ -116,7 +116,7 @@ for _name, _rate, _types, _out in (
 # *** The gradient of gamma numbers ***
 
 
-def _by_alpha(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _by_alpha(attrs: Mapping[str, Any]) -> Any:
     """Kernel factory of a gamma number's derivative by alpha: -dP(alpha, x)/dalpha / p(x).
 
     P is the distribution function and p the density. The derivative is a finite difference, in double precision, of the
@@ -186,6 +186,7 @@ op(
     {"T": frozenset({dtypes.float32, dtypes.float64})},
     shape=broadcast,
     kernel=_by_alpha,
+    xp=False,
     grad=missing("the second derivative of gamma numbers by alpha has no op"),
     facts=Facts(cost=flops_per_element(500)),
     oracle=_by_alpha_oracle,
@@ -200,7 +201,7 @@ op(
 def _stateless(
     source: Callable[..., Stream], seeds: int, sampler: Callable[[DType], Callable[..., Any]], wide: bool = True
 ) -> Any:
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    def factory(attrs: Mapping[str, Any]) -> Callable[..., Any]:
         dtype = attrs["dtype"]
         found = sampler(dtype)
 
@@ -276,6 +277,7 @@ for _name, _args, _n, _source, _check, _T in (
         {"dtype": _GAMMA, **_T},
         shape=_stateless_shape(_check),
         kernel=_stateless(_source, _n, _gamma_sampler),
+        xp=False,
         grad=lambda b, n, dy: [None] * (len(n.inputs) - 1) + [_gamma_slope(b, n.alpha, n.output, dy)],
         jvp=missing("not the derivative of the numbers, but of their distribution: use reverse mode"),
         facts=_FACTS,
@@ -290,6 +292,7 @@ op(
     {"Rtype": type_attr(_COUNTED), "dtype": type_attr(_COUNTED), "T": INDEX, "Tseed": _TSEED},
     shape=_stateless_shape(seed_shape),
     kernel=_stateless(stream_of_seeds, 1, poissons),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     oracle=_stateless_oracle(False, definition.poisson, 1),
@@ -309,6 +312,7 @@ op(
     },
     shape=_stateless_shape(seed_shape),
     kernel=_stateless(stream_of_seeds, 1, lambda dtype: binomials, wide=False),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=_FACTS,
     oracle=_stateless_oracle(False, definition.binomial, 1, blocks=definition.binomial_blocks),

@@ -22,7 +22,7 @@ _MOST: Final = 21200  # dimensions
 _BITS: Final = 32
 
 
-def _sobol(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
+def _sobol(attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], Any]:
     dtype = attrs["dtype"]
 
     def kernel(dim: Any, num_results: Any, skip: Any) -> Any:
@@ -72,6 +72,7 @@ op(
     {"dtype": type_attr({float32, float64}, float32)},
     shape=_shape,
     kernel=_sobol,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_element(30), dynamic_shape=True),
     sample=_cases,

@@ -68,7 +68,8 @@ op(
     "key: uint64, counter: uint64",
     {"Tseed": type_attr(INDEX, dtypes.int64)},
     shape=_key_shapes,
-    kernel=lambda xp, attrs: lambda seed: _halves(stream_of_seeds(seed)),
+    kernel=lambda attrs: lambda seed: _halves(stream_of_seeds(seed)),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     oracle=_key_oracle,
     sample=_key_cases,
@@ -80,7 +81,8 @@ op(
     "key: uint64, counter: uint64, alg: int32",
     {"Tseed": type_attr(INDEX, dtypes.int64)},
     shape=_key_shapes,
-    kernel=lambda xp, attrs: lambda seed: (*_halves(stream_of_seeds(seed)), np.int32(PHILOX)),
+    kernel=lambda attrs: lambda seed: (*_halves(stream_of_seeds(seed)), np.int32(PHILOX)),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     oracle=lambda seed: (*_key_oracle(seed), np.int32(1)),
     sample=_key_cases,
@@ -90,7 +92,8 @@ op(
     "StatelessRandomGetAlg",
     outs="alg: int32",
     shape=scalars,
-    kernel=lambda xp, attrs: lambda: np.int32(PHILOX),
+    kernel=lambda attrs: lambda: np.int32(PHILOX),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     sample=lambda rng, dtype: [case(want=np.int32(1))],
     doc="The algorithm for random numbers that devices of this type have: 1, Philox.",
@@ -108,7 +111,7 @@ _SOURCES: Sequence[tuple[str, int, Callable[..., Stream], Callable[[Inference, i
 def _fill(source: Callable[..., Stream], distribution: str) -> Any:
     """The factory of an op that fills a shape with a method of `Stream`."""
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    def factory(attrs: Mapping[str, Any]) -> Callable[..., Any]:
         dtype = attrs["dtype"]
 
         def kernel(shape: Any, *seeds: Any) -> Any:
@@ -123,7 +126,7 @@ def _fill(source: Callable[..., Stream], distribution: str) -> Any:
 def _fill_range(source: Callable[..., Stream]) -> Any:
     """The factory of an op that fills a shape with integers of a range."""
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    def factory(attrs: Mapping[str, Any]) -> Callable[..., Any]:
         dtype = attrs["dtype"]
 
         def kernel(shape: Any, *args: Any) -> Any:
@@ -225,6 +228,7 @@ for _args, _n, _source, _check in _SOURCES:
             },
             shape=_shape_rule(_check),
             kernel=_fill(_source, _distribution),
+            xp=False,
             grad=NOT_DIFFERENTIABLE,
             facts=_FACTS,
             oracle=_fill_oracle(_draw),
@@ -242,6 +246,7 @@ for _args, _n, _source, _check in _SOURCES:
         },
         shape=_range_rule(_check, _n),
         kernel=_fill_range(_source),
+        xp=False,
         grad=NOT_DIFFERENTIABLE,
         facts=_FACTS,
         oracle=_range_oracle,

@@ -164,7 +164,7 @@ op(
 # *** Of seeds: the shape ends with that of the parameters ***
 
 
-def _stateless(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+def _stateless(attrs: Mapping[str, Any]) -> Callable[..., Any]:
     dtype = attrs["dtype"]
 
     def kernel(shape: Any, seed: Any, *parameters: Any) -> Any:
@@ -298,6 +298,7 @@ op(
     {"S": INDEX, "Tseed": type_attr(INDEX, dtypes.int64), "dtype": _NARROW},
     shape=_stateless_shape,
     kernel=_stateless,
+    xp=False,
     grad=_stateless_grad,
     jvp=missing("not the derivative of the numbers, but of their distribution: use reverse mode"),
     facts=Facts(cost=flops_per_element(300), dynamic_shape=True),

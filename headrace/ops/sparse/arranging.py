@@ -6,6 +6,7 @@ Source: TensorFlow's ops of the same names.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,22 +14,27 @@ from typing import Any
 import numpy as np
 
 from headrace import shapes
-from headrace.dtypes import NUMERIC, VALUE, DType, float32, string
+from headrace.dtypes import NUMERIC, VALUE, DType, float32, int64, string
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_input, int_attr, op
+from headrace.opkit.arrays import zeros
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant, integers
+from headrace.opkit.row_sums import first_true, last_rows
 from headrace.ops.sparse.coordinates import (
     check_parts,
     checked,
+    checked_dims,
     collected,
-    dense_shape,
     drawn,
     either,
     filled,
     numbered,
     ordering,
+    outside,
     parts,
+    places_in,
     sparse_out,
 )
 from headrace.shapes import Dim, Shape
@@ -47,8 +53,8 @@ def _some(dtype: DType, cases: list[Any]) -> list[Any]:
 def _reorder_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(indices: Any, values: Any, shape: Any) -> Any:
         check_parts(indices, values, shape)
-        order = ordering(indices)
-        return indices[order], values[order]
+        order = ordering(indices, xp)
+        return xp.take(indices, order, axis=0), xp.take(values, order, axis=0)
 
     return kernel
 
@@ -84,6 +90,7 @@ op(
     {"T": VALUE},
     shape=_reorder_shape,
     kernel=_reorder_kernel,
+    xp=True,
     grad=_reorder_grad,
     jvp=lambda b, n, *dxs: [None, b.SparseReorder(n.input_indices, dxs[1], n.input_shape)[1]],
     facts=Facts(cost=flops_per_input(20)),
@@ -131,21 +138,21 @@ def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"Target shape should be a vector but received shape {shapes.show(new_shape.shape)}"
             )
-        new = _inferred(old, tuple(new_shape.tolist()))
+        new = _inferred(old, integers(new_shape))
+        new_dims = constant(xp, new, int64, indices)
         if old == new:
-            return indices, np.array(new, np.int64)
-        place = np.zeros(len(indices), np.int64)  # each coordinate as one number: there are fewer than 2**63
-        for column, d in zip(indices.T, old, strict=True):
-            place = place * d + column
-        columns: list[np.ndarray] = []
+            return indices, new_dims
+        place = places_in(xp, indices, old)  # there are fewer than 2**63
+        columns: list[Any] = []
         for d in reversed(new):
             columns.append(place % d if d else place)
             place = place // d if d else place
-        out = np.stack(columns[::-1], axis=1) if new else np.zeros((len(indices), 0), np.int64)
-        if place.any():
-            i = int(np.argmax(place != 0))
-            raise InvalidArgumentError(f"indices[{i}] = {indices[i].tolist()} is out of bounds of {shapes.show(old)}")
-        return out, np.array(new, np.int64)
+        i = first_true(xp, place != 0)
+        if i is not None:
+            at = list(integers(indices[i, ...]))
+            raise InvalidArgumentError(f"indices[{i}] = {at} is out of bounds of {shapes.show(old)}")
+        out = xp.stack(columns[::-1], axis=1) if new else zeros(xp, (indices.shape[0], 0), int64, indices)
+        return out, new_dims
 
     return kernel
 
@@ -169,6 +176,7 @@ op(
     "output_indices: int64, output_shape: int64",
     shape=_reshape_shape,
     kernel=_reshape_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(10)),
     oracle=_reshaped,
@@ -196,7 +204,7 @@ def _concat_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         dims: list[list[int]] = []
         for indices, values, shape in zip(*pieces, strict=True):
             check_parts(indices, values, shape)
-            dims.append(shape.tolist())
+            dims.append(list(integers(shape)))
             if min(dims[-1], default=0) < 0 or math.prod(dims[-1]) >= 2**63:
                 raise InternalError(f"Encountered overflow from large input shape: {dims[-1]}")
         rank = len(dims[0])
@@ -217,14 +225,13 @@ def _concat_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         sizes = [d[at] for d in dims]
         if sum(sizes) >= 2**63:
             raise InternalError(f"Encountered overflow from large input shape: dimension {at} is of sizes {sizes}")
-        moved = [i.copy() for i in pieces[0]]
-        for i, before in zip(moved, np.cumsum([0, *sizes[:-1]]), strict=True):
+        moved = [xp.asarray(i, copy=True) for i in pieces[0]]
+        for i, before in zip(moved, itertools.accumulate([0, *sizes[:-1]]), strict=True):
             i[:, at] += before
-        indices, values = np.concatenate(moved), np.concatenate(pieces[1])
-        order = ordering(indices)
-        out = np.array(dims[0], np.int64)
-        out[at] = sum(sizes)
-        return indices[order], values[order], out
+        indices, values = xp.concat(moved), xp.concat(pieces[1])
+        order = ordering(indices, xp)
+        out = [*dims[0][:at], sum(sizes), *dims[0][at + 1 :]]
+        return xp.take(indices, order, axis=0), xp.take(values, order, axis=0), constant(xp, out, int64, indices)
 
     return kernel
 
@@ -274,6 +281,7 @@ op(
     {"concat_dim": int_attr(), "N": int_attr(minimum=2), "T": VALUE},
     shape=_concat_shape,
     kernel=_concat_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(40)),
     oracle=_concatenated,
@@ -301,20 +309,20 @@ def _split_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"Input num_split should be between 1 and the splitting dimension size ({dims[axis]}), got {count}"
             )
-        wrong = ((indices < 0) | (indices >= np.array(dims))).any(axis=1)
-        if wrong.any():
-            i = int(np.argmax(wrong))
-            raise InvalidArgumentError(f"Sparse index tuple indices[{i}, :] = {indices[i].tolist()} is out of bounds")
+        i = first_true(xp, xp.any(outside(indices, dims, xp), axis=1))
+        if i is not None:
+            at = list(integers(indices[i, ...]))
+            raise InvalidArgumentError(f"Sparse index tuple indices[{i}, :] = {at} is out of bounds")
         least, more = divmod(dims[axis], count)  # the first `more` pieces are one larger
         out: list[tuple[Any, Any, Any]] = []
         start = 0
         for k in range(count):
             end = start + least + (k < more)
             mine = (indices[:, axis] >= start) & (indices[:, axis] < end)
-            piece, size = indices[mine], np.array(dims, np.int64)
+            piece = indices[mine]
             piece[:, axis] -= start
-            size[axis] = end - start
-            out.append((piece, values[mine], size))
+            size = [*dims[:axis], end - start, *dims[axis + 1 :]]
+            out.append((piece, values[mine], constant(xp, size, int64, indices)))
             start = end
         return tuple(x for kind in zip(*out, strict=True) for x in kind)
 
@@ -347,6 +355,7 @@ op(
     {"num_split": int_attr(minimum=1), "T": VALUE},
     shape=_split_shape,
     kernel=_split_kernel,
+    xp=True,
     grad=NOT_DIFFERENTIABLE,
     facts=_DYNAMIC,
     oracle=_pieces,
@@ -371,14 +380,13 @@ def _slice_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 raise InvalidArgumentError(
                     f"Expected {name} to be a vector of length {len(dims)} but got shape {shapes.show(x.shape)}"
                 )
-        if (size < 0).any():
-            raise InvalidArgumentError(f"Expected a non-negative size, got {size.min()}")
-        begins = start.tolist()
-        ends = [min(s + n, d) for s, n, d in zip(begins, size.tolist(), dims, strict=True)]
-        inside = ((indices >= start) & (indices < np.array(ends, np.int64))).all(axis=1)
-        out = np.array([max(e - s, 0) for s, e in zip(begins, ends, strict=True)], object)
-        dense_shape(out)
-        return indices[inside] - start, values[inside], out.astype(np.int64)
+        begins, sizes = integers(start), integers(size)
+        if min(sizes, default=0) < 0:
+            raise InvalidArgumentError(f"Expected a non-negative size, got {min(sizes)}")
+        ends = [min(s + n, d) for s, n, d in zip(begins, sizes, dims, strict=True)]
+        inside = xp.all((indices >= start) & (indices < constant(xp, ends, int64, indices)), axis=1)
+        out = checked_dims(tuple([max(e - s, 0) for s, e in zip(begins, ends, strict=True)]))
+        return indices[inside] - start, values[inside], constant(xp, out, int64, indices)
 
     return kernel
 
@@ -410,6 +418,7 @@ op(
     {"T": VALUE},
     shape=_slice_shape,
     kernel=_slice_kernel,
+    xp=True,
     grad=_slice_grad,
     jvp=lambda b, n, *dxs: [None, b.SparseSlice(n.indices, dxs[1], n.shape, n.start, n.size)[1], None],
     facts=_DYNAMIC,
@@ -432,27 +441,27 @@ def _slice_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"Expected a vector backprop_val_grad, matrices input_indices and output_indices and a vector "
                 f"input_start, got shapes {', '.join(shapes.show(x.shape) for x in (dy, indices, out, start))}"
             )
-        if len(start) != indices.shape[1] or out.shape[1] != indices.shape[1]:
+        if start.shape[0] != indices.shape[1] or out.shape[1] != indices.shape[1]:
             raise InvalidArgumentError(
-                f"Expected input_start to be a vector of length {indices.shape[1]} but got length {len(start)}; the "
-                f"coordinates of the slice have length {out.shape[1]}"
+                f"Expected input_start to be a vector of length {indices.shape[1]} but got length {start.shape[0]}; "
+                f"the coordinates of the slice have length {out.shape[1]}"
             )
-        if len(dy) != len(out):
+        if dy.shape[0] != out.shape[0]:
             raise InvalidArgumentError(
                 "# elements of backprop_val_grad and # rows of output_indices should match (#nnz of sum): "
-                f"got {len(dy)} and {len(out)}"
+                f"got {dy.shape[0]} and {out.shape[0]}"
             )
-        numbers = numbered(np.concatenate([indices, out + start]))
-        result = np.zeros(len(indices), dy.dtype)
-        places = np.full(int(numbers.max(initial=-1)) + 1, -1)
-        places[numbers[: len(indices)]] = np.arange(len(indices))
-        to = places[numbers[len(indices) :]]
-        if (to < 0).any():
+        n = indices.shape[0]
+        numbers = numbered(xp.concat([indices, out + start]), xp)
+        count = int(xp.max(numbers)) + 1 if numbers.shape[0] else 0
+        every = xp.arange(n, dtype=xp.int64, device=indices.device)
+        to = xp.take(last_rows(xp, every, numbers[:n], count, -1), numbers[n:], axis=0)
+        if xp.any(to < 0):
+            used = int(xp.sum(to >= 0, dtype=xp.int64))
             raise InternalError(
-                f"Elements of backprop_val_grad aren't all propagated. Num elements:{len(dy)}, used: {(to >= 0).sum()}"
+                f"Elements of backprop_val_grad aren't all propagated. Num elements:{dy.shape[0]}, used: {used}"
             )
-        result[to] = dy
-        return result
+        return last_rows(xp, dy, to, n, 0)
 
     return kernel
 
@@ -483,6 +492,7 @@ op(
     {"T": NUMERIC},
     shape=_slice_grad_shape,
     kernel=_slice_grad_kernel,
+    xp=True,
     grad=lambda b, n, dy: [
         b.SparseAddGrad(dy, b.AddV2(n.output_indices, n.input_start), n.input_indices, n.input_indices)[0],
         None,

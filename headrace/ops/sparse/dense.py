@@ -7,6 +7,7 @@ the values at its elements are computed.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,8 +30,19 @@ from headrace.ir.opdef import Facts, bool_attr, case, flops_per_element, op
 from headrace.opkit.arrays import check_size, shape_from, zeros
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant, integers
+from headrace.opkit.row_sums import any_true, first_true, last_rows, row_sums
 from headrace.opkit.shape_rules import unbroadcast
-from headrace.ops.sparse.coordinates import check_bounds, check_sorted, checked, drawn, parts, selecting
+from headrace.ops.sparse.coordinates import (
+    check_bounds,
+    check_sorted,
+    checked,
+    drawn,
+    outside,
+    parts,
+    places_in,
+    selecting,
+)
 from headrace.shapes import Shape
 
 # *** SparseToDense ***
@@ -48,18 +60,25 @@ def _to_dense_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         rank = indices.shape[1] if indices.ndim == 2 else 1
         if shape.ndim != 1:
             raise InvalidArgumentError(f"output_shape must be rank 1, got shape {shapes.show(shape.shape)}")
-        if len(shape) != rank:
-            raise InvalidArgumentError(f"output_shape has incorrect number of elements: {len(shape)} should be: {rank}")
+        dims = integers(shape)
+        if len(dims) != rank:
+            raise InvalidArgumentError(f"output_shape has incorrect number of elements: {len(dims)} should be: {rank}")
         if values.shape not in ((), (n,)):
             raise InvalidArgumentError(
                 f"sparse_values has incorrect shape {shapes.show(values.shape)}, should be [] or [{n}]"
             )
         if default.ndim:
             raise InvalidArgumentError("default_value should be a scalar.")
-        dims = tuple(shape.tolist())
         check_size(dims, dtype)
-        rows = indices.reshape(n, rank)
-        (check_sorted if validate else check_bounds)(rows, dims)
+        rows = xp.reshape(indices, (n, rank))
+        if validate:
+            check_sorted(rows, dims, xp)
+        else:
+            check_bounds(rows, dims, xp=xp)
+        if xp is not np:
+            given = xp.broadcast_to(values, (n,))
+            places = places_in(xp, rows, dims)
+            return xp.reshape(last_rows(xp, given, places, math.prod(dims), default), dims)
         out = zeros(np, dims, dtype)
         if out.dtype == object or default != 0:
             out[...] = default
@@ -110,6 +129,7 @@ op(
     {"T": VALUE, "Tindices": INDEX, "validate_indices": bool_attr(True)},
     shape=_to_dense_shape,
     kernel=_to_dense_kernel,
+    xp=True,
     grad=_to_dense_grad,
     jvp=linear("sparse_values", "default_value"),
     facts=Facts(cost=flops_per_element(1), dynamic_shape=True),
@@ -124,20 +144,24 @@ op(
 def _dense_add_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
         checked(indices, values, shape, "a")
-        if len(shape) != dense.ndim:
-            raise InvalidArgumentError(f"Two operands have different ranks; received: {len(shape)} and {dense.ndim}")
-        for k, (x, y) in enumerate(zip(shape.tolist(), dense.shape, strict=True)):
+        dims = integers(shape)
+        if len(dims) != dense.ndim:
+            raise InvalidArgumentError(f"Two operands have different ranks; received: {len(dims)} and {dense.ndim}")
+        for k, (x, y) in enumerate(zip(dims, dense.shape, strict=True)):
             if x != y:
                 raise InvalidArgumentError(
                     f"Dimension {k} does not equal (no broadcasting is supported): sparse side {x} vs dense side {y}"
                 )
-        wrong = (indices < 0) | (indices >= np.array(dense.shape))
-        if wrong.any():
-            i, k = map(int, np.argwhere(wrong)[0])
+        first = first_true(xp, xp.reshape(outside(indices, dims, xp), (-1,))) if dims else None
+        if first is not None:
+            i, k = divmod(first, len(dims))
             raise InvalidArgumentError(
-                f"Sparse tensor has an invalid index on dimension {k}: a_indices({i},{k}) = {indices[i, k]}, "
+                f"Sparse tensor has an invalid index on dimension {k}: a_indices({i},{k}) = {int(indices[i, k])}, "
                 f"dense tensor shape: {shapes.show(dense.shape)}"
             )
+        if xp is not np:
+            sums = row_sums(xp, values, places_in(xp, indices, dims), math.prod(dims))
+            return dense + xp.reshape(sums, dims)
         out = dense.copy() if isinstance(dense, np.ndarray) else np.array(dense)
         np.add.at(out[None], selecting(indices), values)
         return out
@@ -179,6 +203,7 @@ op(
     {"T": NUMERIC, "Tindices": INDEX},
     shape=_dense_add_shape,
     kernel=_dense_add_kernel,
+    xp=True,
     grad=lambda b, n, dy: [None, lambda: b.GatherNd(dy, n.a_indices), None, dy],
     jvp=linear("a_values", "b"),
     facts=Facts(cost=flops_per_element(1)),
@@ -191,15 +216,24 @@ op(
 # *** SparseDenseCwise... ***
 
 
-def _divided(x: Any, y: Any) -> Any:
+def _divided(xp: Any, x: Any, y: Any) -> Any:
     """Division of integers, rounded towards zero."""
-    return (x - np.fmod(x, y)) // y
+    if xp is np:
+        return (x - np.fmod(x, y)) // y
+    rest = xp.remainder(x, y)  # has the sign of `y`
+    down = xp.floor_divide(x, y)
+    is_between = (rest != 0) & ((x < 0) != (y < 0))
+    return xp.where(is_between, down + xp.ones_like(down), down)
 
 
-def _cwise_kernel(f: Callable[[Any, Any], Any], on_integers: Callable[[Any, Any], Any]) -> Any:
+def _cwise_kernel(name: str) -> Any:
+    is_division = name == "divide"
+
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         dtype = attrs["T"]
-        compute = on_integers if dtype in INTEGER else widened(f, dtype)
+        compute: Callable[..., Any] = widened(getattr(xp, name), dtype, xp)
+        if is_division and dtype in INTEGER:
+            compute = functools.partial(_divided, xp)
 
         def kernel(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
             dims = checked(indices, values, shape, "sp")
@@ -209,15 +243,19 @@ def _cwise_kernel(f: Callable[[Any, Any], Any], on_integers: Callable[[Any, Any]
                     "SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes: "
                     f"{shapes.show(dims)} vs. {shapes.show(dense.shape)}"
                 )
-            if ((indices < 0) | (indices >= np.array(dims))).any():
+            if any_true(xp, outside(indices, dims, xp)):
                 raise InvalidArgumentError(
                     f"Provided indices are out-of-bounds w.r.t. dense side with broadcasted shape {shapes.show(dims)}"
                 )
-            if f is np.divide and (dense == 0).any():
+            if is_division and any_true(xp, dense == 0):
                 raise InvalidArgumentError(
                     "SparseDenseCwiseDiv cannot divide by zero, but input dense tensor contains zero"
                 )
-            at = np.minimum(indices[:, missing:], np.array(dense.shape, np.int64) - 1)
+            last = constant(xp, [d - 1 for d in dense.shape], int64, indices)
+            at = xp.minimum(indices[:, missing:], last)
+            if xp is not np:
+                flat = places_in(xp, at, dense.shape)
+                return compute(values, xp.take(xp.reshape(dense, (-1,)), flat, axis=0))
             return compute(values, dense[None][selecting(at)])
 
         return kernel
@@ -274,20 +312,18 @@ def _quotient_parts(b: Any, n: Any, dy: Any, y: Any) -> tuple[Any, Any]:
     return share, lambda: b.Neg(b.Mul(share(), conj(b, b.RealDiv(n.sp_values, y()))))
 
 
-for _type, _f, _on_integers, _derivative, _model, _doc in (
-    ("Add", np.add, np.add, lambda b, n, dy, y: (lambda: dy, lambda: dy), lambda x, y: x + y, "The sum"),
+for _type, _name, _derivative, _model, _doc in (
+    ("Add", "add", lambda b, n, dy, y: (lambda: dy, lambda: dy), lambda x, y: x + y, "The sum"),
     (
         "Mul",
-        np.multiply,
-        np.multiply,
+        "multiply",
         lambda b, n, dy, y: (lambda: b.Mul(dy, conj(b, y())), lambda: b.Mul(dy, conj(b, n.sp_values))),
         lambda x, y: x * y,
         "The product",
     ),
     (
         "Div",
-        np.divide,
-        _divided,
+        "divide",
         _quotient_parts,
         lambda x, y: int(x) // int(y) if isinstance(x, np.integer) else x / y,
         "The quotient",
@@ -299,7 +335,8 @@ for _type, _f, _on_integers, _derivative, _model, _doc in (
         "output: T",
         {"T": NUMERIC},
         shape=_cwise_shape,
-        kernel=_cwise_kernel(_f, _on_integers),
+        kernel=_cwise_kernel(_name),
+        xp=True,
         grad=_cwise_grad(_derivative),
         facts=Facts(cost=flops_per_element(20)),
         oracle=_cwise_model(_model),

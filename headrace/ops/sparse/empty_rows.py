@@ -17,6 +17,8 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op
 from headrace.opkit.arrays import check_size, zeros
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import integers
+from headrace.opkit.row_sums import first_true, last_rows, row_sums
 from headrace.opkit.testing.samples import draw
 from headrace.ops.sparse.coordinates import drawn, parts
 from headrace.shapes import Shape
@@ -33,29 +35,35 @@ class _Filled:
       rows: the row of each element of the result.
     """
 
-    def __init__(self, of: np.ndarray, rows: int) -> None:
+    def __init__(self, xp: Any, of: Any, rows: int) -> None:
         if rows < 0:
             raise InvalidArgumentError(f"Expected shape dimensions to be non-negative, got {rows}")
-        if not rows and len(of):
-            raise InvalidArgumentError(
-                f"Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {len(of)}"
-            )
-        wrong = (of < 0) | (of >= rows)
-        if wrong.any():
-            i = int(np.argmax(wrong))
-            raise InvalidArgumentError(f"indices({i}, 0) is invalid: {of[i]} >= {rows}")
+        count = of.shape[0]
+        if not rows and count:
+            raise InvalidArgumentError(f"Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {count}")
+        i = first_true(xp, (of < 0) | (of >= rows))
+        if i is not None:
+            raise InvalidArgumentError(f"indices({i}, 0) is invalid: {int(of[i])} >= {rows}")
         check_size((rows,), dtypes.int64)
-        counts = np.bincount(of, minlength=rows)
+        self.xp = xp
+        if xp is np:
+            counts, sums = np.bincount(of, minlength=rows), np.cumsum
+        else:
+            counts, sums = row_sums(xp, xp.ones_like(of), of, rows), xp.cumulative_sum
         self.is_empty = counts == 0
-        sizes = np.maximum(counts, 1)
-        starts = np.cumsum(sizes) - sizes
-        order = np.argsort(of, kind="stable")
-        before = np.cumsum(counts) - counts
-        self.old = np.empty(len(of), np.int64)
-        self.old[order] = starts[of[order]] + np.arange(len(of)) - before[of[order]]
-        self.rows = np.repeat(np.arange(rows), sizes)
+        sizes = xp.maximum(counts, xp.ones_like(counts))
+        starts = sums(sizes) - sizes
+        order = xp.argsort(of, stable=True)
+        before = sums(counts) - counts
+        row = xp.take(of, order, axis=0)
+        at = xp.arange(count, dtype=xp.int64, device=of.device)
+        at = at + xp.take(starts, row, axis=0) - xp.take(before, row, axis=0)
+        self.old = last_rows(xp, at, order, count, 0)
+        self.rows = xp.repeat(xp.arange(rows, dtype=xp.int64, device=of.device), sizes)
 
     def values(self, values: Any, default: Any, dtype: DType) -> Any:
+        if self.xp is not np:
+            return last_rows(self.xp, values, self.old, self.rows.shape[0], default)
         out = zeros(np, self.rows.shape, dtype)
         out[...] = default
         out[self.old] = values
@@ -65,9 +73,9 @@ class _Filled:
 def _check(values: Any, rows: int, default: Any, of: str) -> None:
     if values.ndim != 1:
         raise InvalidArgumentError(f"values must be a vector, saw: {shapes.show(values.shape)}")
-    if len(values) != rows:
+    if values.shape[0] != rows:
         raise InvalidArgumentError(
-            f"The length of `values` ({len(values)}) must match the first dimension of `{of}` ({rows})."
+            f"The length of `values` ({values.shape[0]}) must match the first dimension of `{of}` ({rows})."
         )
     if default.ndim:
         raise InvalidArgumentError(f"default_value must be a scalar, saw: {shapes.show(default.shape)}")
@@ -81,18 +89,18 @@ def _sparse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(f"dense_shape must be a vector, saw: {shapes.show(shape.shape)}")
         if indices.ndim != 2:
             raise InvalidArgumentError(f"indices must be a matrix, saw: {shapes.show(indices.shape)}")
-        _check(values, len(indices), default, "indices")
-        if len(shape) != indices.shape[1]:
+        _check(values, indices.shape[0], default, "indices")
+        dims = integers(shape)
+        if len(dims) != indices.shape[1]:
             raise InvalidArgumentError(
-                f"The length of `dense_shape` ({len(shape)}) must match the second dimension of `indices` "
+                f"The length of `dense_shape` ({len(dims)}) must match the second dimension of `indices` "
                 f"({indices.shape[1]})."
             )
-        if not len(shape):
+        if not dims:
             raise InvalidArgumentError("Dense shape cannot be empty.")
-        filled = _Filled(indices[:, 0], int(shape[0]))
-        out = np.zeros((len(filled.rows), len(shape)), np.int64)
+        filled = _Filled(xp, indices[:, 0], dims[0])
+        out = last_rows(xp, indices, filled.old, filled.rows.shape[0], 0)
         out[:, 0] = filled.rows
-        out[filled.old] = indices
         return out, filled.values(values, default, dtype), filled.is_empty, filled.old
 
     return kernel
@@ -106,8 +114,8 @@ def _ragged_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(f"nrows must be a scalar, saw: {shapes.show(nrows.shape)}")
         if rowids.ndim != 1:
             raise InvalidArgumentError(f"value_rowids must be a vector, saw: {shapes.show(rowids.shape)}")
-        _check(values, len(rowids), default, "value_rowids")
-        filled = _Filled(rowids, int(nrows))
+        _check(values, rowids.shape[0], default, "value_rowids")
+        filled = _Filled(xp, rowids, int(nrows))
         return filled.rows, filled.values(values, default, dtype), filled.is_empty, filled.old
 
     return kernel
@@ -185,6 +193,7 @@ op(
     {"T": dtypes.VALUE},
     shape=_sparse_shape,
     kernel=_sparse_kernel,
+    xp=True,
     grad=_grad("Sparse"),
     jvp=_jvp,
     facts=_FACTS,
@@ -199,6 +208,7 @@ op(
     {"T": dtypes.VALUE},
     shape=_ragged_shape,
     kernel=_ragged_kernel,
+    xp=True,
     grad=_grad("Ragged"),
     jvp=_jvp,
     facts=_FACTS,
@@ -216,20 +226,16 @@ op(
 
 
 def _grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    dtype = attrs["T"].numpy
-
     def kernel(places: Any, dy: Any) -> Any:
         for name, x in (("reverse_index_map", places), ("grad_values", dy)):
             if x.ndim != 1:
                 raise InvalidArgumentError(f"{name} must be a vector, saw: {shapes.show(x.shape)}")
-        wrong = (places < 0) | (places >= len(dy))
-        if wrong.any():
-            raise InvalidArgumentError(
-                f"Elements in reverse index must be in [0, {len(dy)}) but got {places[np.argmax(wrong)]}"
-            )
-        is_new = np.ones(len(dy), bool)
-        is_new[places] = False
-        return dy[places], np.asarray(np.add.reduce(dy[is_new], dtype=dtype))
+        n = dy.shape[0]
+        i = first_true(xp, (places < 0) | (places >= n))
+        if i is not None:
+            raise InvalidArgumentError(f"Elements in reverse index must be in [0, {n}) but got {int(places[i])}")
+        is_new = last_rows(xp, xp.zeros_like(places), places, n, 1) == 1
+        return xp.take(dy, places, axis=0), xp.asarray(xp.sum(dy[is_new], dtype=dy.dtype))
 
     return kernel
 
@@ -252,6 +258,7 @@ for _kind in ("Sparse", "Ragged"):
         {"T": dtypes.NUMERIC},
         shape=lambda c: [shapes.with_rank(c.shapes[0], 1), ()],
         kernel=_grad_kernel,
+        xp=True,
         grad=_grad_grad,
         jvp=linear("grad_values"),
         facts=Facts(cost=flops_per_input(4)),

@@ -7,17 +7,20 @@ single, as in TensorFlow.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace import shapes
-from headrace.dtypes import NUMERIC, REAL, DType, complex64, complex128, float32, float64
+from headrace.dtypes import INTEGER, NUMERIC, REAL, DType, complex64, complex128, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, integers
+from headrace.opkit.row_sums import firsts, last_rows, row_sums
 from headrace.ops.sparse.coordinates import (
     check_bounds,
     check_parts,
@@ -43,22 +46,29 @@ class _Merge:
       a, b: for each element of the one and the other its place in the result.
       indices: the coordinates of the result, sorted.
       both: which elements of the result are merged from two.
+      size: the number of elements of the result.
     """
 
-    def __init__(self, a: Any, b: Any) -> None:
-        rows = np.concatenate([a, b])
-        numbers = numbered(rows)
-        split = len(a)
-        turns = np.concatenate([_turns(numbers[:split]), _turns(numbers[split:])])
-        places = numbered(np.stack([numbers, turns], axis=1))
-        _, first, count = np.unique(places, return_index=True, return_counts=True)
+    def __init__(self, xp: Any, a: Any, b: Any) -> None:
+        rows = xp.concat([a, b])
+        numbers = numbered(rows, xp)
+        split = a.shape[0]
+        turns = xp.concat([_turns(xp, numbers[:split]), _turns(xp, numbers[split:])])
+        places = numbered(xp.stack([numbers, turns], axis=1), xp)
+        self.size = int(xp.max(places)) + 1 if places.shape[0] else 0
         self.a, self.b = places[:split], places[split:]
-        self.indices = rows[first]
-        self.both = count == 2
+        self.indices = xp.take(rows, firsts(xp, places, self.size), axis=0)
+        self.both = row_sums(xp, xp.ones_like(places), places, self.size) == 2
 
 
-def _turns(numbers: np.ndarray) -> np.ndarray:
+def _turns(xp: Any, numbers: Any) -> Any:
     """Number of equal elements before each element."""
+    if xp is not np:
+        order = xp.argsort(numbers, stable=True)
+        found = xp.take(numbers, order, axis=0)
+        every = xp.arange(numbers.shape[0], dtype=xp.int64, device=numbers.device)
+        turns = every - xp.searchsorted(found, found, side="left")
+        return xp.take(turns, xp.argsort(order, stable=True), axis=0)
     order = np.argsort(numbers, kind="stable")
     starts = runs(numbers[order])
     sizes = np.diff(np.append(starts, len(numbers)))
@@ -68,11 +78,12 @@ def _turns(numbers: np.ndarray) -> np.ndarray:
 
 
 def _check_shapes(a: Any, b: Any) -> None:
-    if len(a) != len(b):
-        raise InvalidArgumentError(f"Operands do not have the same ranks; got shapes: {a.tolist()} and {b.tolist()}")
-    if (a != b).any():
-        k = int(np.argmax(a != b))
-        raise InvalidArgumentError(f"Operands' shapes do not match: got {a[k]} and {b[k]} for dimension {k}")
+    x, y = list(integers(a)), list(integers(b))
+    if len(x) != len(y):
+        raise InvalidArgumentError(f"Operands do not have the same ranks; got shapes: {x} and {y}")
+    for k, (m, n) in enumerate(zip(x, y, strict=True)):
+        if m != n:
+            raise InvalidArgumentError(f"Operands' shapes do not match: got {m} and {n} for dimension {k}")
 
 
 def _real(t: DType) -> DType:
@@ -83,6 +94,8 @@ def _real(t: DType) -> DType:
 
 
 def _add_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    exact = converter(xp, float64) if attrs["T"] in INTEGER else None
+
     def kernel(a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any, thresh: Any) -> Any:
         check_parts(a, a_values, a_shape, "a")
         check_parts(b, b_values, b_shape, "b")
@@ -91,12 +104,10 @@ def _add_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"The magnitude threshold must be a scalar: got shape {shapes.show(thresh.shape)}"
             )
         _check_shapes(a_shape, b_shape)
-        merge = _Merge(a, b)
-        out = np.zeros(len(merge.indices), a_values.dtype)
-        out[merge.a] = a_values
-        out[merge.b] += b_values
-        size = np.abs(out.astype(np.float64) if out.dtype.kind in "iu" else out)
-        kept = ~merge.both | (size >= thresh)
+        merge = _Merge(xp, a, b)
+        out = last_rows(xp, a_values, merge.a, merge.size, 0) + last_rows(xp, b_values, merge.b, merge.size, 0)
+        is_large = xp.abs(out) >= thresh if exact is None else xp.abs(exact(out)) >= exact(thresh)
+        kept = ~merge.both | is_large
         return merge.indices[kept], out[kept], a_shape
 
     return kernel
@@ -140,6 +151,7 @@ op(
     {"T": NUMERIC, "Treal": REAL},
     shape=_add_shape,
     kernel=_add_kernel,
+    xp=True,
     grad=_add_grad,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(40)),
     oracle=_added,
@@ -156,30 +168,28 @@ def _add_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 "Input backprop_val_grad should be a vector, and a_indices, b_indices and sum_indices matrices: got "
                 f"shapes {', '.join(shapes.show(x.shape) for x in (dy, a, b, total))}"
             )
-        if len(dy) != len(total):
+        if dy.shape[0] != total.shape[0]:
             raise InvalidArgumentError(
                 "# elements of backprop_val_grad and # rows of sum_indices should match (#nnz of sum): "
-                f"got {len(dy)} and {len(total)}"
+                f"got {dy.shape[0]} and {total.shape[0]}"
             )
         if not a.shape[1] == b.shape[1] == total.shape[1]:
             raise InvalidArgumentError(
                 "The densified operands should have the same ndims; for A, B, sum got: "
                 f"{a.shape[1]}, {b.shape[1]}, {total.shape[1]}"
             )
-        return _taken(dy, a, total), _taken(dy, b, total)
+        return _taken(xp, dy, a, total), _taken(xp, dy, b, total)
 
     return kernel
 
 
-def _taken(dy: Any, rows: Any, total: Any) -> Any:
+def _taken(xp: Any, dy: Any, rows: Any, total: Any) -> Any:
     """Elements of `dy` at the coordinates `rows`; 0 for coordinates not in `total`.
 
     `total` has the coordinates of `dy`.
     """
-    merge = _Merge(rows, total)
-    spread = np.zeros(len(merge.indices), dy.dtype)
-    spread[merge.b] = dy
-    return spread[merge.a]
+    merge = _Merge(xp, rows, total)
+    return xp.take(last_rows(xp, dy, merge.b, merge.size, 0), merge.a, axis=0)
 
 
 def _add_grad_shape(c: Inference) -> Sequence[Shape]:
@@ -206,6 +216,7 @@ op(
     {"T": NUMERIC},
     shape=_add_grad_shape,
     kernel=_add_grad_kernel,
+    xp=True,
     grad=lambda b, n, da, db: [
         b.AddV2(
             b.SparseAddGrad(da, n.sum_indices, n.sum_indices, n.a_indices)[0],
@@ -225,21 +236,28 @@ op(
 # *** Extremes ***
 
 
+def _complex_minimum(xp: Any, x: Any, y: Any) -> Any:
+    """The lesser number by real part, then by imaginary part; NaN of either."""
+    (a, b), (c, d) = ((xp.real(z), xp.imag(z)) for z in (x, y))
+    is_less = (a < c) | ((a == c) & (b <= d))
+    return xp.where(xp.isnan(x) | (is_less & ~xp.isnan(y)), x, y)
+
+
 def _extreme(name: str) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
-        f = getattr(np, name)
+        f = getattr(xp, name)
+        if attrs["T"].is_complex and xp is not np:
+            f = functools.partial(_complex_minimum, xp)
 
         def kernel(a: Any, a_values: Any, a_shape: Any, b: Any, b_values: Any, b_shape: Any) -> Any:
             check_parts(a, a_values, a_shape, "a")
             check_parts(b, b_values, b_shape, "b")
             _check_shapes(a_shape, b_shape)
             dims = dense_shape(a_shape)
-            check_bounds(a, dims)
-            check_bounds(b, dims)
-            merge = _Merge(a, b)
-            x, y = np.zeros((2, len(merge.indices)), a_values.dtype)
-            x[merge.a] = a_values
-            y[merge.b] = b_values
+            check_bounds(a, dims, xp=xp)
+            check_bounds(b, dims, xp=xp)
+            merge = _Merge(xp, a, b)
+            x, y = (last_rows(xp, v, at, merge.size, 0) for v, at in ((a_values, merge.a), (b_values, merge.b)))
             return merge.indices, f(x, y)
 
         return kernel
@@ -291,6 +309,7 @@ for _type, _name, _types, _model in (
         {"T": type_attr(_types)},
         shape=_extreme_shape,
         kernel=_extreme(_name),
+        xp=True,
         grad=_extreme_grad,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(40)),
         oracle=_extreme_model(_model),

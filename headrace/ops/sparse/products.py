@@ -1,6 +1,7 @@
 """Products of sparse and dense matrices: SparseTensorDenseMatMul, and SparseMatMul of dense matrices with many zeros.
 
-Source: TensorFlow's ops of the same names. The first uses SciPy's compressed rows.
+Source: TensorFlow's ops of the same names. The first uses SciPy's compressed rows; arrays of other namespaces than
+numpy are multiplied element by element and summed by row.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from headrace.dtypes import COMPLEX, INDEX, INTEGER, NUMERIC, DType, bfloat16, f
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, op, type_attr
-from headrace.opkit.arrays import check_size
+from headrace.opkit.arrays import check_size, zeros
 from headrace.opkit.elementwise import conj
 from headrace.opkit.jvp_rules import multilinear
+from headrace.opkit.namespaces import converter, integers
+from headrace.opkit.row_sums import first_true, row_sums
 from headrace.opkit.testing.samples import draw
+from headrace.opkit.window_arrays import size
 from headrace.ops.sparse.coordinates import drawn, parts, widely
 from headrace.shapes import Dim, Shape
 
@@ -27,34 +31,36 @@ from headrace.shapes import Dim, Shape
 
 def _matmul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype, adjoint_a, adjoint_b = attrs["T"], attrs["adjoint_a"], attrs["adjoint_b"]
-    widen = widely(dtype)
+    widen, narrow, to_places = widely(dtype, xp), converter(xp, dtype), converter(xp, int64)
 
     def kernel(indices: Any, values: Any, shape: Any, b: Any) -> Any:
-        from scipy import sparse
-
         _check_operands(indices, values, shape, b)
-        m, k = shape.tolist()
-        rows, columns = indices.astype(np.int64).T
+        m, k = integers(shape)
+        places = to_places(indices)
+        rows, columns = places[:, 0], places[:, 1]
         if adjoint_a:
-            m, k, rows, columns, values = k, m, columns, rows, np.conj(values) if dtype in COMPLEX else values
+            m, k, rows, columns, values = k, m, columns, rows, xp.conj(values) if dtype in COMPLEX else values
         if adjoint_b:
-            b = np.conj(b.T) if dtype in COMPLEX else b.T
+            b = xp.conj(b.T) if dtype in COMPLEX else b.T
         if k != b.shape[0]:
             raise InvalidArgumentError(
                 f"Cannot multiply A and B because inner dimension does not match: {k} vs. {b.shape[0]}.  Did you "
                 f"forget a transpose?  Dimensions of A: [{m}, {k}).  Dimensions of B: {shapes.show(b.shape)}"
             )
         for what, limit, at in (("m", m, rows), ("k", k, columns)):
-            wrong = (at < 0) | (at >= limit)
-            if wrong.any():
-                i = int(np.argmax(wrong))
+            i = first_true(xp, (at < 0) | (at >= limit))
+            if i is not None:
                 raise InvalidArgumentError(
-                    f"{what} ({at[i]}) from index[{i},{int((what == 'k') != adjoint_a)}] out of bounds (>={limit})"
+                    f"{what} ({int(at[i])}) from index[{i},{int((what == 'k') != adjoint_a)}] out of bounds (>={limit})"
                 )
         check_size((m, b.shape[1]), dtype)
         check_size((m + 1,), int64)
-        if not len(values) or not b.size:
-            return np.zeros((m, b.shape[1]), dtype.numpy)
+        if not values.shape[0] or not size(b):
+            return zeros(xp, (m, b.shape[1]), dtype, b)
+        if xp is not np:
+            return narrow(row_sums(xp, xp.take(widen(b), columns, axis=0) * widen(values)[:, None], rows, m))
+        from scipy import sparse
+
         a = sparse.csr_array((widen(values), (rows, columns)), shape=(m, k))
         return np.asarray(a @ widen(b)).astype(dtype.numpy)
 
@@ -67,19 +73,19 @@ def _check_operands(indices: Any, values: Any, shape: Any, b: Any) -> None:
             raise InvalidArgumentError(
                 f"Tensor '{name}' is not a {'matrix' if rank == 2 else 'vector'}: its shape is {shapes.show(x.shape)}"
             )
-    if len(shape) != 2:
-        raise InvalidArgumentError(f"Tensor 'a_shape' must have 2 elements, not {len(shape)}")
-    if len(values) != len(indices):
+    if shape.shape[0] != 2:
+        raise InvalidArgumentError(f"Tensor 'a_shape' must have 2 elements, not {shape.shape[0]}")
+    if values.shape[0] != indices.shape[0]:
         raise InvalidArgumentError(
-            f"Number of rows of a_indices does not match number of entries in a_values: {len(indices)} vs. "
-            f"{len(values)}"
+            f"Number of rows of a_indices does not match number of entries in a_values: {indices.shape[0]} vs. "
+            f"{values.shape[0]}"
         )
     if indices.shape[1] != 2:
         raise InvalidArgumentError(
             f"Number of columns of a_indices does not match number of entries in a_shape: {indices.shape[1]} vs. 2"
         )
-    if (shape < 0).any():
-        raise InvalidArgumentError(f"Expected shape dimensions to be non-negative, got {shape.min()}")
+    if min(integers(shape)) < 0:
+        raise InvalidArgumentError(f"Expected shape dimensions to be non-negative, got {min(integers(shape))}")
 
 
 def _matmul_shape(c: Inference) -> Sequence[Shape]:
@@ -155,6 +161,7 @@ op(
     {"T": type_attr(), "Tindices": type_attr(INDEX, int64), "adjoint_a": False, "adjoint_b": False},
     shape=_matmul_shape,
     kernel=_matmul_kernel,
+    xp=True,
     grad=_matmul_grad,
     facts=Facts(dynamic_shape=True, cost=lambda ins, outs: _flops(ins)),
     oracle=_matmul_model,
@@ -176,6 +183,7 @@ def _flops(ins: Sequence[Shape]) -> float | None:
 
 def _dense_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     transpose_a, transpose_b = attrs["transpose_a"], attrs["transpose_b"]
+    widen = converter(xp, float32)
 
     def kernel(a: Any, b: Any) -> Any:
         for name, x in (("a", a), ("b", b)):
@@ -187,7 +195,7 @@ def _dense_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"Matrix size incompatible: a: {shapes.show(a.shape)}, b: {shapes.show(b.shape)}"
             )
         check_size((x.shape[0], y.shape[1]), float32)
-        return x.astype(np.float32, copy=False) @ y.astype(np.float32, copy=False)
+        return widen(x) @ widen(y)
 
     return kernel
 
@@ -242,6 +250,7 @@ op(
     },
     shape=_dense_shape,
     kernel=_dense_kernel,
+    xp=True,
     grad=_dense_grad,
     jvp=multilinear("a", "b"),
     facts=Facts(blas=True, cost=lambda ins, outs: _dense_flops(ins)),

@@ -41,7 +41,7 @@ def _several(dtype: DType, cases: list[Any]) -> list[Any]:
 # *** RaggedGather ***
 
 
-def _gather_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _gather_kernel(attrs: Mapping[str, Any]) -> Any:
     levels, dtype, splits_dtype = attrs["PARAMS_RAGGED_RANK"], attrs["Tvalues"], attrs["Tsplits"].numpy
     wanted = attrs["OUTPUT_RAGGED_RANK"]
 
@@ -187,6 +187,7 @@ op(
     },
     shape=_gather_shape,
     kernel=_gather_kernel,
+    xp=False,
     grad=_gather_grad,
     jvp=_gather_jvp,
     facts=_FACTS,
@@ -198,7 +199,7 @@ op(
 # *** RaggedTensorToSparse ***
 
 
-def _to_sparse_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _to_sparse_kernel(attrs: Mapping[str, Any]) -> Any:
     def kernel(*args: Any) -> Any:
         *nested, values = args
         _check_splits(nested, values)
@@ -277,6 +278,7 @@ op(
     {"T": VALUE, "RAGGED_RANK": int_attr(minimum=1), "Tsplits": type_attr(INDEX, int64)},
     shape=_to_sparse_shape,
     kernel=_to_sparse_kernel,
+    xp=False,
     grad=lambda b, n, d_indices, d_values, d_shape: [
         *[None] * len(n.rt_nested_splits),
         b.Reshape(d_values, b.Shape(n.rt_dense_values)),
@@ -368,7 +370,7 @@ def _wanted_dims(shape: Any, rank: int) -> list[int]:
     return dims
 
 
-def _to_tensor_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+def _to_tensor_kernel(attrs: Mapping[str, Any]) -> Any:
     kinds, dtype = attrs["row_partition_types"], attrs["T"]
 
     def kernel(shape: Any, values: Any, default: Any, *tensors: Any) -> Any:
@@ -517,6 +519,7 @@ op(
     },
     shape=_to_tensor_shape,
     kernel=_to_tensor_kernel,
+    xp=False,
     grad=_to_tensor_grad,
     facts=_FACTS,
     oracle=_to_tensor_model,

@@ -6,6 +6,7 @@ with one negative number is that number. Rows without elements are zero, or miss
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,10 @@ from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, missing, op, type_attr
 from headrace.opkit.arrays import check_size
+from headrace.opkit.elementwise import computed_in
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import constant, converter
+from headrace.opkit.row_sums import firsts, row_sums
 from headrace.ops.sparse.coordinates import (
     check_bounds,
     checked,
@@ -26,6 +30,7 @@ from headrace.ops.sparse.coordinates import (
     filled,
     numbered,
     parts,
+    places_in,
     reduced_runs,
     selecting,
     sparse_out,
@@ -37,21 +42,29 @@ from headrace.shapes import Shape
 _ARGS = "input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32"
 
 
-def _reduced(f: Any, indices: Any, values: Any, shape: Any, axes: Any, keep_dims: bool) -> Any:
-    """The three arrays of the reduction as a sparse tensor."""
+def _reduced(
+    xp: Any, f: Any, indices: Any, values: Any, shape: Any, axes: Any, keep_dims: bool, t: DType
+) -> tuple[Any, Any, list[int]]:
+    """Coordinates, values and shape of the reduction as a sparse tensor."""
     dims = checked(indices, values, shape)
     if axes.ndim > 1:
         raise InvalidArgumentError(f"reduction_axes must be a scalar or a vector, got shape {shapes.show(axes.shape)}")
     gone = spread(len(dims), axes)
-    check_bounds(indices, dims, InternalError)
+    check_bounds(indices, dims, InternalError, xp)
     kept = [k for k in range(len(dims)) if k not in gone]
-    numbers = numbered(indices[:, kept])
-    _, first = np.unique(numbers, return_index=True)
-    places = indices[first]
-    places[:, gone] = 0
-    out = np.array([1 if k in gone else d for k, d in enumerate(dims)], np.int64)
-    columns = slice(None) if keep_dims else kept
-    return places[:, columns], reduced_runs(f, values, numbers), out[columns]
+    numbers = numbered(_columns(xp, indices, [indices[:, k] for k in kept]), xp)
+    found = reduced_runs(f, values, numbers, t, xp)
+    places = xp.take(indices, firsts(xp, numbers, found.shape[0]), axis=0)
+    shown = range(len(dims)) if keep_dims else kept
+    columns = [xp.zeros_like(places[:, k]) if k in gone else places[:, k] for k in shown]
+    return _columns(xp, places, columns), found, [1 if k in gone else dims[k] for k in shown]
+
+
+def _columns(xp: Any, like: Any, columns: list[Any]) -> Any:
+    """Columns as a matrix, which may have none."""
+    if not columns:
+        return xp.zeros((like.shape[0], 0), dtype=like.dtype, device=like.device)
+    return xp.stack(columns, axis=1)
 
 
 def _kernel(f: Any, is_sparse: bool) -> Any:
@@ -59,10 +72,12 @@ def _kernel(f: Any, is_sparse: bool) -> Any:
         keep_dims, dtype = attrs["keep_dims"], attrs["T"]
 
         def kernel(indices: Any, values: Any, shape: Any, axes: Any) -> Any:
-            places, sums, dims = _reduced(f, indices, values, shape, axes, keep_dims)
+            places, sums, dims = _reduced(xp, f, indices, values, shape, axes, keep_dims, dtype)
             if is_sparse:
-                return places, sums, dims
-            check_size(dims.tolist(), dtype)
+                return places, sums, constant(xp, dims, int64, indices)
+            check_size(dims, dtype)
+            if xp is not np:
+                return xp.reshape(row_sums(xp, sums, places_in(xp, places, dims), math.prod(dims)), tuple(dims))
             out = np.zeros(dims, dtype.numpy)
             out[None][selecting(places)] = sums
             return out
@@ -162,6 +177,7 @@ for _name, _f, _types, _grad, _jvp, _of in (
         {"T": type_attr(_types), "keep_dims": False},
         shape=_dense_shape,
         kernel=_kernel(_f, is_sparse=False),
+        xp=True,
         grad=_grad,
         jvp=_jvp,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(40)),
@@ -177,6 +193,7 @@ for _name, _f, _types, _grad, _jvp, _of in (
         {"T": type_attr(_types), "keep_dims": False},
         shape=_sparse_shape,
         kernel=_kernel(_f, is_sparse=True),
+        xp=True,
         grad=missing(f"TensorFlow has none either; SparseReduce{_name}, whose result is dense, has one"),
         facts=Facts(dynamic_shape=True, cost=flops_per_input(40)),
         oracle=_model(_of, is_sparse=True),
@@ -189,19 +206,21 @@ for _name, _f, _types, _grad, _jvp, _of in (
 
 
 def _softmax_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    widen, dtype = widely(attrs["T"]), attrs["T"].numpy
+    t = attrs["T"]
+    widen, narrow = widely(t, xp), converter(xp, t)
+    wide = computed_in(t)
 
     def kernel(indices: Any, values: Any, shape: Any) -> Any:
         dims = checked(indices, values, shape, "sp")
         if len(dims) < 2:
             raise InvalidArgumentError(f"Input should have rank >= 2, but received shape: {shapes.show(dims)}")
-        if not len(values):
-            return values.copy()
-        check_bounds(indices, dims)
-        rows = numbered(indices[:, :-1])
+        if not values.shape[0]:
+            return xp.asarray(values, copy=True)
+        check_bounds(indices, dims, xp=xp)
+        rows = numbered(indices[:, :-1], xp)
         x = widen(values)
-        e = np.exp(x - reduced_runs(np.maximum, x, rows)[rows])
-        return (e / reduced_runs(np.add, e, rows)[rows]).astype(dtype)
+        e = xp.exp(x - xp.take(reduced_runs(np.maximum, x, rows, wide, xp), rows, axis=0))
+        return narrow(e / xp.take(reduced_runs(np.add, e, rows, wide, xp), rows, axis=0))
 
     return kernel
 
@@ -229,6 +248,7 @@ op(
     {"T": {float16, float32, float64}},
     shape=_softmax_shape,
     kernel=_softmax_kernel,
+    xp=True,
     grad=_softmax_grad,
     facts=Facts(cost=flops_per_input(40)),
     oracle=_softmax_model,

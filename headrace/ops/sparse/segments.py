@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from headrace import shapes, thresholds
-from headrace.dtypes import FLOATING, INDEX, REAL, DType, float64, int32
+from headrace.dtypes import FLOATING, INDEX, REAL, DType, float32, float64, int32
 from headrace.errors import InvalidArgumentError
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import Inference
@@ -21,34 +21,37 @@ from headrace.ir.opdef import Facts, bool_attr, case, flops_per_input, op, type_
 from headrace.opkit.arrays import check_size
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter
+from headrace.opkit.row_sums import any_true, distinct, first_true, row_sums
 from headrace.opkit.testing.samples import draw
 from headrace.ops.sparse.coordinates import runs
 from headrace.shapes import Shape
 
-Divisor = Callable[[np.ndarray], np.ndarray]
-_DIVISORS: dict[str, Divisor | None] = {"Sum": None, "Mean": lambda n: n, "SqrtN": np.sqrt}
+Divisor = Callable[[Any, Any], Any]  # (xp, numbers of rows) -> what the sums are divided by
+_DIVISORS: dict[str, Divisor | None] = {"Sum": None, "Mean": lambda xp, n: n, "SqrtN": lambda xp, n: xp.sqrt(n)}
 
 
-def _wide(t: DType) -> np.dtype:
-    return np.dtype(np.float32) if t in HALF else t.numpy
+def _wide(t: DType) -> DType:
+    return float32 if t in HALF else t
 
 
 def _check_vectors(indices: Any, ids: Any) -> None:
     for name, x in (("indices", indices), ("segment_ids", ids)):
         if x.ndim != 1:
             raise InvalidArgumentError(f"{name} should be a vector, got shape {shapes.show(x.shape)}")
-    if len(indices) != len(ids):
+    if indices.shape != ids.shape:
         raise InvalidArgumentError(
-            f"segment_ids and indices should have same size: they have {len(ids)} and {len(indices)} elements"
+            f"segment_ids and indices should have same size: they have {ids.shape[0]} and {indices.shape[0]} elements"
         )
 
 
 def _size(n: Any, name: str) -> int:
     if n.ndim:
         raise InvalidArgumentError(f"{name} should be a scalar, not shape {shapes.show(n.shape)}")
-    if n < 0:
-        raise InvalidArgumentError(f"Expected a non-negative size, got {name} = {n}")
-    return int(n)
+    size = int(n)
+    if size < 0:
+        raise InvalidArgumentError(f"Expected a non-negative size, got {name} = {size}")
+    return size
 
 
 def _add_rows(out: np.ndarray, to: np.ndarray, rows: Callable[[slice], np.ndarray]) -> None:
@@ -60,12 +63,17 @@ def _add_rows(out: np.ndarray, to: np.ndarray, rows: Callable[[slice], np.ndarra
         out[to[part][starts]] += np.add.reduceat(rows(part), starts, axis=0, dtype=out.dtype)
 
 
-def _counts(ids: np.ndarray, n: int, rank: int, dtype: np.dtype) -> np.ndarray:
+def _counts(xp: Any, ids: Any, n: int, rank: int, t: DType) -> Any:
     """Number of rows of each segment, at least 1.
 
     The shape broadcasts along rows of `rank` - 1 dimensions.
     """
-    return np.maximum(np.bincount(ids, minlength=n), 1).astype(dtype).reshape(-1, *[1] * (rank - 1))
+    if xp is np:
+        counts = np.maximum(np.bincount(ids, minlength=n), 1)
+    else:
+        counts = row_sums(xp, xp.ones_like(ids), ids, n)
+        counts = xp.maximum(counts, xp.ones_like(counts))
+    return xp.reshape(converter(xp, t)(counts), (-1, *[1] * (rank - 1)))
 
 
 # *** Forward ***
@@ -74,6 +82,7 @@ def _counts(ids: np.ndarray, n: int, rank: int, dtype: np.dtype) -> np.ndarray:
 def _kernel(divisor: Divisor | None) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         t = attrs["T"]
+        widen, narrow = converter(xp, _wide(t)), converter(xp, t)
 
         def kernel(data: Any, indices: Any, ids: Any, num_segments: Any = None) -> Any:
             _check_vectors(indices, ids)
@@ -83,24 +92,27 @@ def _kernel(divisor: Divisor | None) -> Any:
                 raise InvalidArgumentError(
                     f"num_segments should be a scalar, not shape {shapes.show(num_segments.shape)}"
                 )
-            n = int(ids[-1]) + 1 if num_segments is None and len(ids) else int(num_segments or 0)
-            if n < 0 or (len(ids) and ids[0] < 0):
+            first, last = (int(ids[0]), int(ids[-1])) if ids.shape[0] else (0, -1)
+            n = last + 1 if num_segments is None else int(num_segments)
+            if n < 0 or first < 0:
                 raise InvalidArgumentError("segment ids must be >= 0")
-            if (ids[1:] < ids[:-1]).any():
+            if ids.shape[0] > 1 and any_true(xp, ids[1:] < ids[:-1]):
                 raise InvalidArgumentError("segment ids are not increasing")
-            if len(ids) and ids[-1] >= n:
-                raise InvalidArgumentError(f"segment ids must be < num_segments: {ids[-1]} against {n}")
-            wrong = (indices < 0) | (indices >= len(data))
-            if wrong.any():
-                i = int(np.argmax(wrong))
-                raise InvalidArgumentError(f"Bad: indices[{i}] == {indices[i]} out of range [0, {len(data)})")
+            if last >= n:
+                raise InvalidArgumentError(f"segment ids must be < num_segments: {last} against {n}")
+            i = first_true(xp, (indices < 0) | (indices >= data.shape[0]))
+            if i is not None:
+                raise InvalidArgumentError(f"Bad: indices[{i}] == {int(indices[i])} out of range [0, {data.shape[0]})")
             shape = (n, *data.shape[1:])
             check_size(shape, t)
-            out = np.zeros(shape, _wide(t))
-            _add_rows(out, ids, lambda part: data[indices[part]].astype(out.dtype, copy=False))
+            if xp is np:
+                out = np.zeros(shape, _wide(t).numpy)
+                _add_rows(out, ids, lambda part: data[indices[part]].astype(out.dtype, copy=False))
+            else:
+                out = row_sums(xp, widen(xp.take(data, indices, axis=0)), ids, n)
             if divisor is not None and n:
-                out /= divisor(_counts(ids, n, out.ndim, out.dtype))
-            return out.astype(t.numpy, copy=False)
+                out /= divisor(xp, _counts(xp, ids, n, out.ndim, _wide(t)))
+            return narrow(out)
 
         return kernel
 
@@ -136,7 +148,7 @@ def _model(divisor: Divisor | None) -> Any:
         out = np.zeros((n, *data.shape[1:]), wide.dtype)
         for k in set(ids.tolist()):
             rows = [wide[i] for i, s in zip(indices, ids, strict=True) if s == k]
-            out[k] = sum(rows) / (divisor(np.array(len(rows))) if divisor else 1)
+            out[k] = sum(rows) / (divisor(np, np.array(len(rows))) if divisor else 1)
         return out.astype(data.dtype)
 
     return oracle
@@ -174,6 +186,7 @@ for _name, _divisor in _DIVISORS.items():
             },
             shape=_shape,
             kernel=_kernel(_divisor),
+            xp=True,
             grad=_grad(_name),
             jvp=linear("data"),
             facts=Facts(dynamic_shape=True, cost=flops_per_input(2)),
@@ -185,20 +198,22 @@ for _name, _divisor in _DIVISORS.items():
 # *** Gradients ***
 
 
-def _scaled(dy: Any, ids: Any, divisor: Divisor | None, dtype: DType) -> np.ndarray:
+def _scaled(xp: Any, dy: Any, ids: Any, divisor: Divisor | None, dtype: DType) -> np.ndarray:
     """The rows of `dy`, over the number of rows in their segments or its root."""
-    if len(ids) and (ids.min() < 0 or ids.max() >= len(dy)):
+    n = dy.shape[0]
+    low, high = (int(xp.min(ids)), int(xp.max(ids))) if ids.shape[0] else (0, -1)
+    if low < 0 or high >= n:
         raise InvalidArgumentError(
-            f"Invalid number of segments: segment_ids go from {ids.min()} to {ids.max()}, and grad has {len(dy)} rows"
+            f"Invalid number of segments: segment_ids go from {low} to {high}, and grad has {n} rows"
         )
-    wide = dy.astype(_wide(dtype), copy=False)
-    return wide if divisor is None else wide / divisor(_counts(ids, len(dy), dy.ndim, wide.dtype))
+    wide = converter(xp, _wide(dtype))(dy)
+    return wide if divisor is None else wide / divisor(xp, _counts(xp, ids, n, dy.ndim, _wide(dtype)))
 
 
-def _check_rows(indices: Any, n: int) -> None:
-    wrong = (indices < 0) | (indices >= n)
-    if wrong.any():
-        raise InvalidArgumentError(f"Index {indices[np.argmax(wrong)]} out of range [0, {n}).")
+def _check_rows(xp: Any, indices: Any, n: int) -> None:
+    i = first_true(xp, (indices < 0) | (indices >= n))
+    if i is not None:
+        raise InvalidArgumentError(f"Index {int(indices[i])} out of range [0, {n}).")
 
 
 def _backward(divisor: Divisor | None, is_sparse: bool) -> Any:
@@ -209,25 +224,28 @@ def _backward(divisor: Divisor | None, is_sparse: bool) -> Any:
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         t = attrs["T"]
+        narrow = converter(xp, t)
 
         def kernel(dy: Any, indices: Any, ids: Any, rows: Any) -> Any:
             _check_vectors(indices, ids)
             if not dy.ndim:
                 raise InvalidArgumentError("Shape must be at least rank 1: grad is a scalar")
             n = _size(rows, "dense_output_dim0" if is_sparse else "output_dim0")
-            scaled = _scaled(dy, ids, divisor, t)
-            _check_rows(indices, n)
-            order = np.argsort(indices, kind="stable")
+            scaled = _scaled(xp, dy, ids, divisor, t)
+            _check_rows(xp, indices, n)
+            to = indices
             if is_sparse:
-                unique, to = np.unique(indices, return_inverse=True)
-                out = np.zeros((len(unique), *dy.shape[1:]), scaled.dtype)
+                unique, to = distinct(xp, indices)
+                n = unique.shape[0]
             else:
                 check_size((n, *dy.shape[1:]), t)
-                to = indices
+            if xp is np:
+                order = np.argsort(indices, kind="stable")
                 out = np.zeros((n, *dy.shape[1:]), scaled.dtype)
-            _add_rows(out, to[order], lambda part: scaled[ids[order[part]]])
-            result = out.astype(t.numpy, copy=False)
-            return (result, unique) if is_sparse else result
+                _add_rows(out, to[order], lambda part: scaled[ids[order[part]]])
+            else:
+                out = row_sums(xp, xp.take(scaled, ids, axis=0), to, n)
+            return (narrow(out), unique) if is_sparse else narrow(out)
 
         return kernel
 
@@ -271,7 +289,7 @@ def _backward_model(divisor: Divisor | None, is_sparse: bool) -> Any:
     def oracle(dy: Any, indices: Any, ids: Any, rows: Any) -> Any:
         out = np.zeros((int(rows), *dy.shape[1:]), float)
         for i, s in zip(indices.tolist(), ids.tolist(), strict=True):
-            out[i] += dy[s].astype(float) / (divisor(np.array(ids.tolist().count(s))) if divisor else 1)
+            out[i] += dy[s].astype(float) / (divisor(np, np.array(ids.tolist().count(s))) if divisor else 1)
         unique = np.array(sorted(set(indices.tolist())), indices.dtype)
         return (out[unique].astype(dy.dtype), unique) if is_sparse else out.astype(dy.dtype)
 
@@ -302,6 +320,7 @@ for _name, _divisor in _DIVISORS.items():
             {"T": FLOATING, **_IDS},
             shape=_backward_shape,
             kernel=_backward(_divisor, bool(_more)),
+            xp=True,
             grad=_second(_name, bool(_more)),
             jvp=_first_moves if _more else linear("grad"),
             facts=Facts(dynamic_shape=True, cost=flops_per_input(4)),

@@ -38,7 +38,7 @@ def _map(value: Any) -> TensorMap:
     return value
 
 
-def _lookup(xp: Any, attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+def _lookup(attrs: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
     dtype = attrs["value_dtype"]
 
     def kernel(handle: Any, key: Any) -> Any:
@@ -91,7 +91,8 @@ op(
     "",
     "handle: variant",
     shape=scalars,
-    kernel=lambda xp, attrs: TensorMap,
+    kernel=lambda attrs: TensorMap,
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     doc="A map with nothing in it.",
 )
@@ -101,7 +102,8 @@ op(
     "output_handle: variant",
     _KEY_VALUE,
     shape=scalars,
-    kernel=lambda xp, attrs: lambda handle, key, value: _map(handle).insert(key, value),
+    kernel=lambda attrs: lambda handle, key, value: _map(handle).insert(key, value),
+    xp=False,
     grad=_insert_grad,
     jvp=_insert_jvp,
     doc="The map with `value` at `key`.",
@@ -113,6 +115,7 @@ op(
     _KEY_VALUE,
     shape=unknown,
     kernel=_lookup,
+    xp=False,
     grad=_lookup_grad,
     jvp=linear("input_handle"),
     doc="The value at `key`.",
@@ -123,7 +126,8 @@ op(
     "output_handle: variant",
     _KEY_VALUE,
     shape=scalars,
-    kernel=lambda xp, attrs: lambda handle, key: _map(handle).erase(key),
+    kernel=lambda attrs: lambda handle, key: _map(handle).erase(key),
+    xp=False,
     grad=lambda b, n, dy: [_without(b, n, dy), None],
     jvp=linear("input_handle"),
     doc="The map without `key`.",
@@ -134,7 +138,8 @@ op(
     "has_key: bool",
     _KEY,
     shape=scalars,
-    kernel=lambda xp, attrs: lambda handle, key: np.bool_(key in _map(handle)),
+    kernel=lambda attrs: lambda handle, key: np.bool_(key in _map(handle)),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     doc="Whether there is something at `key`.",
 )
@@ -143,7 +148,8 @@ op(
     _MAP,
     "size: int32",
     shape=scalars,
-    kernel=lambda xp, attrs: lambda handle: np.int32(len(_map(handle))),
+    kernel=lambda attrs: lambda handle: np.int32(len(_map(handle))),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     doc="How many keys there are.",
 )
@@ -153,7 +159,8 @@ op(
     "keys: key_dtype",
     _KEY,
     shape=unknown,
-    kernel=lambda xp, attrs: lambda handle: _map(handle).keys(attrs["key_dtype"]),
+    kernel=lambda attrs: lambda handle: _map(handle).keys(attrs["key_dtype"]),
+    xp=False,
     grad=NOT_DIFFERENTIABLE,
     doc="All keys, stacked.",
     differs="The keys are in the order of insertion; in TensorFlow the order is undefined.",

@@ -258,7 +258,8 @@ def records(
     """The fields of the records of the ops of a formula.
 
     Args:
-      formula: `f(xp, attrs, *values, *arguments) -> new values`; `xp` is numpy, or has its functions for tensors.
+      formula: `f(xp, attrs, *values, *arguments) -> new values`; `xp` is a namespace of the array API standard, numpy
+        here, or has its functions for tensors.
       name: the suffix of the op types.
       slots: the variable, and the slots with it.
       args: the further arguments in TensorFlow's order. The gradient is `grad`, or `delta` if the op on whole variables

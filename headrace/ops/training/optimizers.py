@@ -19,6 +19,7 @@ import numpy as np
 from headrace.dtypes import COMPLEX, FLOATING, float16, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import op
+from headrace.opkit.namespaces import is_standard
 from headrace.ops.training.applying import DENSE, SPARSE, Formula, records
 
 Attrs: TypeAlias = Mapping[str, Any]
@@ -31,7 +32,8 @@ class Rule(NamedTuple):
     """Update rule of an optimizer, for tensors as well as for arrays.
 
     Attributes:
-      formula: `f(xp, attrs, *values, *arguments) -> new values`; `xp` has numpy's functions for arrays or tensors.
+      formula: `f(xp, attrs, *values, *arguments) -> new values`; `xp` is a namespace of the array API standard, or has
+        its functions for tensors.
       slots: names of the values: the variable and its slots.
       args: names of the arguments; one is `grad`.
     """
@@ -100,7 +102,7 @@ def _plus_square(xp: Any, old: Any, x: Any) -> Any:
 
 
 def _is_known(x: Any) -> bool:
-    """Whether `x` is a number, not a tensor of a graph that stands for one."""
+    """Whether `x` is a number in memory, and no tensor or device's array."""
     return isinstance(x, (np.generic, np.ndarray))
 
 
@@ -108,12 +110,14 @@ def _shrunk(xp: Any, x: Any, l1: Any, by: Any) -> Any:
     """`x`, nearer to zero by `l1 * by` but not beyond it, if `l1` is positive."""
     if _is_known(l1) and not l1 > 0:
         return x
-    return xp.sign(x) * xp.maximum(xp.abs(x) - l1 * by, 0)
+    size = xp.abs(x) - l1 * by
+    nearer = xp.sign(x) * xp.maximum(size, xp.zeros_like(size) if is_standard(xp) else 0)
+    return xp.where(l1 > 0, nearer, x) if is_standard(xp) else nearer  # without waiting for a device to know `l1`
 
 
-def _require(good: Callable[[Any], Any], what: str, kind: str, value: Any) -> None:
-    if _is_known(value) and not good(value):
-        raise InvalidArgumentError(f"{what} is not a {kind} scalar: {value}")
+def _require(xp: Any, good: Callable[[Any], Any], what: str, kind: str, value: Any) -> None:
+    if (_is_known(value) or is_standard(xp)) and not good(value):
+        raise InvalidArgumentError(f"{what} is not a {kind} scalar: {value if _is_known(value) else float(value)}")
 
 
 # *** descent ***
@@ -270,7 +274,10 @@ def _adagrad_v2(xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, epsilon: A
 def _adagrad_da(
     xp: Any, attrs: Attrs, var: Any, total: Any, squares: Any, grad: Any, lr: Any, l1: Any, l2: Any, global_step: Any
 ) -> tuple[Any, ...]:
-    steps = global_step.astype(total.dtype) if _is_known(global_step) else xp.cast(global_step, total.dtype)
+    if is_standard(xp):
+        steps = xp.astype(global_step, total.dtype)
+    else:
+        steps = global_step.astype(total.dtype) if _is_known(global_step) else xp.cast(global_step, total.dtype)
     total, squares = total + grad, _plus_square(xp, squares, grad)
     direction = _shrunk(xp, total, l1, steps)
     return -lr * direction / (l2 * steps * lr + xp.sqrt(squares)), total, squares
@@ -286,9 +293,9 @@ def _adagrad_da(
 def _proximal_adagrad(
     xp: Any, attrs: Attrs, var: Any, accum: Any, lr: Any, l1: Any, l2: Any, grad: Any
 ) -> tuple[Any, ...]:
-    _require(lambda x: x > 0, "lr", "positive", lr)
-    _require(lambda x: x >= 0, "l1 regularization strength", "non-negative", l1)
-    _require(lambda x: x >= 0, "l2 regularization strength", "non-negative", l2)
+    _require(xp, lambda x: x > 0, "lr", "positive", lr)
+    _require(xp, lambda x: x >= 0, "l1 regularization strength", "non-negative", l1)
+    _require(xp, lambda x: x >= 0, "l2 regularization strength", "non-negative", l2)
     accum = _plus_square(xp, accum, grad)
     rate = lr / xp.sqrt(accum)
     return _shrunk(xp, var - grad * rate, l1, rate) / (1 + l2 * rate), accum
@@ -468,14 +475,14 @@ def _centered_rms_prop(
 # *** Ftrl ***
 
 
-def _check_ftrl(attrs: Attrs, lr: Any, l1: Any, l2: Any, lr_power: Any) -> None:
+def _check_ftrl(xp: Any, attrs: Attrs, lr: Any, l1: Any, l2: Any, lr_power: Any) -> None:
     if "Tindices" not in attrs:  # the ops on whole variables take anything
         return
     by_rate = attrs["multiply_linear_by_lr"]
-    _require(lambda x: x > 0 or (by_rate and x == 0), "lr", "non-negative" if by_rate else "positive", lr)
-    _require(lambda x: x >= 0, "l1 regularization strength", "non-negative", l1)
-    _require(lambda x: x >= 0, "l2 regularization strength", "non-negative", l2)
-    _require(lambda x: x <= 0, "lr_power", "non-positive", lr_power)
+    _require(xp, lambda x: x > 0 or (by_rate and x == 0), "lr", "non-negative" if by_rate else "positive", lr)
+    _require(xp, lambda x: x >= 0, "l1 regularization strength", "non-negative", l1)
+    _require(xp, lambda x: x >= 0, "l2 regularization strength", "non-negative", l2)
+    _require(xp, lambda x: x <= 0, "lr_power", "non-positive", lr_power)
 
 
 def _followed(
@@ -497,7 +504,7 @@ def _followed(
     """
 
     def strength(squares: Any) -> Any:
-        return xp.sqrt(squares) if _is_known(lr_power) and lr_power == -0.5 else xp.power(squares, -lr_power)
+        return xp.sqrt(squares) if _is_known(lr_power) and lr_power == -0.5 else xp.pow(squares, -lr_power)
 
     total = _plus_square(xp, accum, grad)
     curvature = strength(total)
@@ -541,9 +548,9 @@ def _ftrl_v2(
     l2_shrinkage: Any,
     lr_power: Any,
 ) -> tuple[Any, ...]:
-    _check_ftrl(attrs, lr, l1, l2, lr_power)
+    _check_ftrl(xp, attrs, lr, l1, l2, lr_power)
     if "Tindices" in attrs:
-        _require(lambda x: x >= 0, "l2 shrinkage regularization strength", "non-negative", l2_shrinkage)
+        _require(xp, lambda x: x >= 0, "l2 shrinkage regularization strength", "non-negative", l2_shrinkage)
     pull = 2 * l2_shrinkage * var
     pull += grad
     return _followed(xp, attrs, var, accum, linear, grad, pull, lr, l1, l2, lr_power)
@@ -560,5 +567,5 @@ def _ftrl_v2(
 def _ftrl(
     xp: Any, attrs: Attrs, var: Any, accum: Any, linear: Any, grad: Any, lr: Any, l1: Any, l2: Any, lr_power: Any
 ) -> Sequence[Any]:
-    _check_ftrl(attrs, lr, l1, l2, lr_power)
+    _check_ftrl(xp, attrs, lr, l1, l2, lr_power)
     return _followed(xp, attrs, var, accum, linear, grad, grad, lr, l1, l2, lr_power)
