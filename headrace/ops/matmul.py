@@ -179,7 +179,8 @@ def _batch_kernel(broadcasts: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         adj_x, adj_y = attrs["adj_x"], attrs["adj_y"]
         out = attrs.get("Tout", attrs.get("T"))
-        multiply, product = np.multiply, np.matmul
+        multiply: Any = np.multiply
+        product: Any = np.matmul
         if xp is not np:
             multiply, product = _checked(xp.multiply), _checked(xp.matmul)
         product = widened(product, out, xp)

@@ -176,7 +176,8 @@ def _reverse_sequence_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         n = x.shape[seq]
         least, greatest = bounds(xp, lengths) if lengths.shape[0] else (0, 0)
         if least < 0 or greatest > n:
-            raise InvalidArgumentError(f"seq_lengths must be in [0, {n}], the size of dimension {seq}, got {lengths}")
+            got = np.array(integers(lengths))
+            raise InvalidArgumentError(f"seq_lengths must be in [0, {n}], the size of dimension {seq}, got {got}")
         here = placed(xp, x)
         place = xp.arange(n, dtype=int64, **here)
         last = to_index(lengths)[:, None] - 1
