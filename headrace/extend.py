@@ -253,8 +253,8 @@ def _check_factory(what: str, factory: KernelFactory, xp: bool) -> None:
         inspect.signature(factory).bind(*(("xp", "attrs") if xp else ("attrs",)))
     except TypeError as e:
         raise TypeError(
-            f"{what} must be a function of {'(xp, attrs), since xp=True' if xp else '(attrs)'}, got {factory!r}: {e}. A "
-            "kernel receives the namespace of its arrays, (xp, attrs), if it declares xp=True"
+            f"{what} must be a function of {'(xp, attrs), since xp=True' if xp else '(attrs)'}, got {factory!r}: {e}. "
+            "A kernel receives the namespace of its arrays, (xp, attrs), if it declares xp=True"
         ) from None
     except ValueError:  # a function without a signature
         return

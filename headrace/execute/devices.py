@@ -214,7 +214,8 @@ def _load(type: str) -> None:
         if e.name is None or e.name.startswith("headrace"):
             raise
         raise InvalidArgumentError(
-            f"devices of type {type!r} need the package {e.name!r}, which is not installed: pip install 'headrace[torch]'"
+            f"devices of type {type!r} need the package {e.name!r}, which is not installed: "
+            "pip install 'headrace[torch]'"
         ) from e
 
 

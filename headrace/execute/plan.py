@@ -35,6 +35,7 @@ from headrace.opkit.kernel_library import kernel_with_library
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
+    from headrace.ir.kernel import Kernel
     from headrace.ir.kernel_errors import Located
     from headrace.ir.opdef import Primitive
 

@@ -1,10 +1,10 @@
 """Kernels: forms, look-up by op and device, and the context of stateful kernels.
 
-The record of an op holds its kernel for the CPU, in one of three forms:
+The record of an op holds its kernel, in one of these forms:
 
 * `kernel=(attrs) -> f(*arrays)`: pure, on numpy's arrays.
-* `kernel=(xp, attrs) -> f(*arrays)` with `xp=True`: pure, on the arrays of the namespace `xp`, which is numpy on the CPU
-  and another one on devices whose type has a namespace (`provide_namespace`).
+* `kernel=(xp, attrs) -> f(*arrays)` with `xp=True`: pure, on the arrays of the namespace `xp`, which is numpy on the
+  CPU and another one on devices whose type has a namespace (`provide_namespace`).
 * `stateful=(ctx, attrs) -> f(*arrays)`: created once for each step and node; `ctx` is a `KernelContext`.
 * `async_=(ctx, attrs) -> f(*arrays, done)`: may wait; calls `done(result)` or `done(exception)` exactly once, from any
   thread, and returns None or a function that cancels the wait.

@@ -1,15 +1,15 @@
 """Steps on the host and one device of another library, as one graph with explicit copies.
 
-The partitioner cuts a step into a part for each device, and their executors exchange tokens. Where a device belongs to
-this process and its kernels are called from Python, one thread can run both parts: the step then becomes one function in
-which a kernel of the device is a call like any other. `join` prepares its graph:
+The partitioner cuts a step into a part for each device, and their executors exchange tokens. Where a device belongs
+to this process and its kernels are called from Python, one thread can run both parts: the step then becomes one
+function in which a kernel of the device is a call like any other. `join` prepares its graph:
 
 * Each operation gets a note `OnDevice` if a kernel of the device computes it. The others run on the host.
 * Each tensor has one *residence*, the host or the device. Where an operation reads a tensor of the other residence, a
-  copy is inserted behind its producer: `_ToDevice` or `_ToHost`. An operation that reads only shapes reads both.
+  copy is inserted behind its producer: `_ToDevice` or `_ToHost`. An operation that reads shapes only takes both.
 * A loop variable resides on the device if its next value is computed there, and an output of a conditional if a branch
-  computes it there. Predicates reside on the host, and so do small integers (counters, axes, shapes), wherever they were
-  placed: kernels read them to know what to do, and a copy would make the host wait for the device.
+  computes it there. Predicates reside on the host, and so do small integers (counters, axes, shapes), wherever they
+  were placed: kernels read them to know what to do, and a copy would make the host wait for the device.
 * Strings, handles and lists are Python objects on the host. So a list has values of the host alone.
 
 The fixpoint of the residence of loop variables starts from the host. It can only move variables to the device, so that
