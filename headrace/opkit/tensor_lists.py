@@ -47,13 +47,21 @@ class ArraysIn:
         """Returns values, each of `shape`, as rows of one new array."""
         if dtype in dtypes.OBJECT:
             return values.stack(items, dtype, shape)
-        return self._xp.stack(items) if items else self.zeros(dtype, (0, *shape))
+        return self._xp.stack(self._on_one_device(items)) if items else self.zeros(dtype, (0, *shape))
 
     def concat(self, items: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
         """Joins values, each of shape `[any, *shape]`, along the first dimension."""
         if dtype in dtypes.OBJECT:
             return values.concat(items, dtype, shape)
-        return self._xp.concat(items) if items else self.zeros(dtype, (0, *shape))
+        return self._xp.concat(self._on_one_device(items)) if items else self.zeros(dtype, (0, *shape))
+
+    def _on_one_device(self, items: Sequence[Any]) -> Sequence[Any]:
+        """Returns the items; zeros on the default device are moved to that of the others."""
+        if len({x.device for x in items}) == 1:
+            return items
+        default = self._xp.empty(()).device
+        to = next(x.device for x in items if x.device != default)
+        return [self._xp.asarray(x, device=to) for x in items]
 
     def rows(self, array: Any, dtype: DType) -> list[Any]:
         """Returns the elements along the first dimension."""
