@@ -78,7 +78,7 @@ class ArraysOf:
         return self._xp.concat(self._on_one_device(values)) if values else self.zeros(dtype, (0, *shape))
 
     def _on_one_device(self, values: Sequence[Value]) -> Sequence[Value]:
-        """Zeros, which are made on the default device, are moved to that of the other values."""
+        """Values, of which zeros on the default device are moved to the others."""
         if len({v.device for v in values}) == 1:
             return values
         default = self._xp.empty(()).device
