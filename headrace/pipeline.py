@@ -1,6 +1,6 @@
 """Pipeline of a step: its stages from the user's graph to a program.
 
-    prune -> recover -> optimize -> (compile | lower -> place -> partition -> fused_regions -> plan)
+    prune -> recover -> optimize -> (compile | lower -> place -> (join -> compile | partition -> fused_regions -> plan))
 
 `compile_step` calls the stages one after the other. No stage changes its input, and `Stages` keeps what each one made,
 by name. A step on one device in which no operation waits becomes one Python function (`compile`). Every other step is
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace import flags, notices, thresholds
@@ -111,8 +111,9 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
         is_whole = len(used) < 2 and is_optimized and not reasons and all(map(_is_cpu, used))
         if is_whole and environment.is_remote:
             return CompiledStep(request, stages.made, device=min(used, default=""), is_whole=True)
-        if is_optimized and not reasons and not environment.is_remote:
-            joined = stages.run("join", joined_step, step, lowered, placement)
+        joining = None if environment.is_remote or reasons or not is_optimized else joining_device(used)
+        if joining is not None:
+            joined = stages.run("join", joined_step, step, lowered, placement, joining)
             if joined is not None:
                 return compiled_function(request, stages, joined)
         if len(used) > 1 or not all(map(_is_cpu, used)) or environment.is_remote:
@@ -349,15 +350,18 @@ def divided(
         return None
 
 
-def joined_step(step: StepGraph, lowered: Lowered, placement: Placement) -> StepGraph | None:
+def joining_device(used: Collection[str]) -> DeviceSpec | None:
+    """Returns the device of another library whose steps on the host and it can be joined."""
+    specs = [DeviceSpec.from_string(d) for d in sorted(used)]
+    others = [d for d in specs if d.type != CPU]
+    return others[0] if len(specs) < 3 and len(others) == 1 and has_namespace(others[0].type or CPU) else None
+
+
+def joined_step(step: StepGraph, lowered: Lowered, placement: Placement, device: DeviceSpec) -> StepGraph | None:
     """Joins a structured step on one CPU and one device, if it can.
 
     The device of an operation in a conditional, loop or function is that of its copy in the lowered form.
     """
-    used = [DeviceSpec.from_string(d) for d in sorted(set(placement.of.values()))]
-    others = [d for d in used if d.type != CPU]
-    if len(others) != 1 or len(used) > 2 or not has_namespace(others[0].type or CPU):
-        return None
     from headrace.partition.joined import join
     from headrace.partition.shares import Indivisible, devices_of
 
@@ -367,7 +371,7 @@ def joined_step(step: StepGraph, lowered: Lowered, placement: Placement) -> Step
         where = devices_of(step.graph, placement.of, whole, is_collective)
     except Indivisible:
         return None
-    return step if join(step.graph, where, others[0]) else None
+    return step if join(step.graph, where, device) else None
 
 
 def with_fused_regions(
