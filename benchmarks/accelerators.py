@@ -1,4 +1,4 @@
-"""Devices of another array library: the cost of a call, of a copy, and of a training step.
+"""Devices of another array library: times of calls, copies and training steps.
 
     python -m benchmarks --only accelerators
 
@@ -8,6 +8,7 @@ has figures of the first two kinds for the placer.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import time
@@ -48,7 +49,10 @@ def copies(type: str, repeats: int, calls: int, megabytes: int) -> list[Result]:
         device: Any = list(session._target.local_devices.values())[-1]  # type: ignore[attr-defined]
         for what, array in (("8 bytes", np.zeros(1)), (f"{megabytes} MB", np.zeros(megabytes << 17))):
             value = device.put(array)
-            for name, f in (("put", lambda a=array: device.put(a)), ("get", lambda v=value: device.get(v))):
+            for name, f in (
+                ("put", functools.partial(device.put, array)),
+                ("get", functools.partial(device.get, value)),
+            ):
                 out.append(Result(f"{type}: {name} of {what}", "us", [1e6 * s for s in _each(f, repeats, calls)]))
     return out
 
@@ -68,7 +72,7 @@ def _each(f: Callable[[], object], repeats: int, calls: int) -> list[float]:
 
 def kernel(type: str, repeats: int, calls: int) -> Result:
     """Time that each kernel of a chain adds to a step."""
-    runs = []
+    runs: list[Callable[[], object]] = []
     for n in (calls, 2 * calls):
         with hr.Graph() as g:
             x = y = hr.placeholder("float32", (2, 2))
@@ -76,15 +80,14 @@ def kernel(type: str, repeats: int, calls: int) -> Result:
                 for _ in range(n):
                     y = hr.matmul(y, x)
         session = hr.Session(graph=g, devices={type: 1})
-        run = session.make_callable(y, [x])
-        runs.append(lambda run=run: run(np.eye(2, dtype=np.float32)))
+        runs.append(functools.partial(session.make_callable(y, [x]), np.eye(2, dtype=np.float32)))
         runs[-1]()
     short, long = alternating(runs, repeats)
     return Result(f"{type}: a product of 2x2 in a chain", "us", [1e6 * (b - a) / calls for a, b in zip(short, long)])
 
 
 def training(type: str, repeats: int, width: int) -> Result:
-    """Time of a training step of a network of three layers on the device, compared with the CPU."""
+    """Time of a training step of three layers, compared with the CPU."""
     rng = np.random.default_rng(0)
     at = rng.standard_normal((64, width)).astype(np.float32)
     weights = [(rng.standard_normal((width, width)) / width**0.5).astype(np.float32) for _ in range(3)]
@@ -103,9 +106,8 @@ def training(type: str, repeats: int, width: int) -> Result:
         session = hr.Session(graph=g, devices={} if where == "CPU" else {type: 1})
         sessions.append(session)
         session.run([v.initializer for v in variables])
-        run = session.make_callable([loss, *step], [x])
-        run(at)
-        times.append(lambda run=run: run(at))
+        times.append(functools.partial(session.make_callable([loss, *step], [x]), at))
+        times[-1]()
     there, here = alternating(times, repeats)
     for session in sessions:
         session.close()

@@ -7,7 +7,7 @@
     cube = hr.register_op(
         "Cube", "x: T", "y: T", {"T": FLOATING},
         shape=same_as(0),
-        kernel=lambda xp, attrs: lambda x: x * x * x,
+        kernel=lambda xp, attrs: lambda x: x * x * x, xp=True,
         grad=lambda b, n, dy: [b.Mul(dy, b.Mul(3.0, b.Square(n.x)))],
     )
     cube(2.0)
@@ -129,6 +129,7 @@ def register_op(
     *,
     shape: ShapeRule | None = None,
     kernel: KernelFactory | None = None,
+    xp: bool | None = None,
     stateful: KernelFactory | None = None,
     async_: KernelFactory | None = None,
     grad: GradRule | None = None,
@@ -151,8 +152,9 @@ def register_op(
       outs: the outputs in the same notation.
       attrs: name → `type_attr(...)`, `int_attr(...)`, ..., or, as a short form, a set of dtypes or a default value.
       shape: `rule(c) -> [shape of each output]`, where `c` is an `ir.infer.Inference`: `c.shapes`, `c.attrs`, ...
-      kernel: the kernel of a pure op: `(xp, attrs) -> f(*arrays)`. `f` returns the array if the op has one output, else
-        a tuple.
+      kernel: the kernel of a pure op: `(attrs) -> f(*arrays)`, or `(xp, attrs) -> f(*arrays)` with `xp=True`. `f`
+        returns the array if the op has one output, else a tuple.
+      xp: whether the kernel computes in any namespace of the array API standard, such as that of a device.
       stateful: the kernel of an op with effects: `(ctx, attrs) -> f(*arrays)`, made once a step; `ctx` is a
         `KernelContext`.
       async_: the kernel of an op that may wait: `(ctx, attrs) -> f(*arrays, done)`. Exactly one of the three kernels is
@@ -185,7 +187,7 @@ def register_op(
       >>> from headrace.extend import same_as
       >>> halve = hr.register_op(
       ...     "DocHalve", "x: T", "y: T", {"T": FLOATING}, shape=same_as(0),
-      ...     kernel=lambda xp, attrs: lambda x: xp.multiply(x, x.dtype.type(0.5)),
+      ...     kernel=lambda xp, attrs: lambda x: x * 0.5, xp=True,
       ...     grad=lambda b, n, dy: [b.DocHalve(dy)])
       >>> float(halve(3.0))
       1.5
@@ -225,6 +227,7 @@ def register_op(
         attrs,
         shape=shape,
         kernel=kernel,
+        xp=xp,
         stateful=stateful,
         async_=async_,
         grad=grad,

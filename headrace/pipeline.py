@@ -315,7 +315,7 @@ def placed(environment: Environment, lowered: Lowered) -> Placement:
 
 
 def inform_of_missing(environment: Environment, ops: Sequence[Operation]) -> None:
-    """Makes one record for each session about operations that request devices which it does not have."""
+    """Makes one record for a session about requests for devices that it lacks."""
     if notices.listener("placement", notices.INFO) is None:
         return
     found = unmet(nested_operations(ops, calls=True), environment.names)

@@ -39,6 +39,7 @@ PAGES = (
     "docs/how-to/memory.md",
     "docs/how-to/recording.md",
     "docs/how-to/devices.md",
+    "docs/how-to/accelerators.md",
     "docs/how-to/placement.md",
     "docs/how-to/collectives.md",
     "docs/how-to/summaries.md",
@@ -61,6 +62,8 @@ PAGES = (
     "docs/how-to/profiling.md",
     "docs/how-to/extending.md",
 )
+#: Packages of extras without which the programs of a page do not run.
+NEEDED = {"docs/how-to/accelerators.md": "torch"}
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE
 
 
@@ -106,6 +109,8 @@ def test_programs_in_pages(page: str, tmp_path: Path) -> None:
 
     The output of `print(...)  # x` is the one that the comment shows.
     """
+    if page in NEEDED:
+        pytest.importorskip(NEEDED[page])
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), flags=re.M | re.S)
     assert blocks
     names: dict[str, object] = {}

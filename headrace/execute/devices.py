@@ -223,12 +223,13 @@ def _load(type: str) -> None:
         if e.name is None or e.name.startswith("headrace"):
             raise
         raise InvalidArgumentError(
-            f"devices of type {type!r} need the package {e.name!r}, which is not installed: pip install 'headrace[torch]'"
+            f"devices of type {type!r} need the package {e.name!r}, which is not installed: "
+            "pip install 'headrace[torch]'"
         ) from e
 
 
 def list_devices(device_type: str | None = None) -> list[DeviceAttributes]:
-    """Returns the devices that a session of this process can have: one of each type, and each GPU.
+    """Returns the devices that a session of this process can have.
 
     These are a CPU, a TORCH device if PyTorch is installed (`pip install 'headrace[torch]'`), and the CUDA devices that
     PyTorch finds. A session has one CPU unless it asks for others: `hr.Session(devices={"GPU": 1})`. It may have more
@@ -256,7 +257,7 @@ def list_devices(device_type: str | None = None) -> list[DeviceAttributes]:
 
 
 def available(type: str) -> int:
-    """Returns the number of devices of a type that `list_devices` has; PyTorch is imported for GPUs alone."""
+    """Returns the number of devices in `list_devices`; imports PyTorch for GPUs alone."""
     if type == "CPU":
         return 1
     if type not in EXTRAS or not all(map(importlib.util.find_spec, _OF_EXTRAS)):

@@ -3,9 +3,10 @@
 A `Cluster` describes devices for the cost model, and need not exist. The placer and the simulator use its numbers only,
 so a plan for eight machines can be made, and its makespan predicted, on a laptop.
 
-The clusters of sessions (`Cluster.local`, `Cluster.remote`) know two types of devices besides CPUs. A *TORCH* device
-computes on the processor of the CPU of its task, by PyTorch's functions: the two never compute at the same time, and each
-call takes longer. A *GPU* is fast, and far away. A token to or from either of them is copied, in addition to its way.
+`Cluster.local` and `Cluster.remote`, the clusters of sessions, have figures for two more types. A TORCH device uses the
+processor of the CPU of its task, by PyTorch's functions: the two never compute at the same time, and each call takes
+longer. A GPU is fast, and far away. A token to or from either of them is copied, in addition to its
+way. What is fed or fetched is on the host.
 """
 
 from __future__ import annotations
@@ -148,7 +149,9 @@ class Cluster:
         return self.links.get((source, target), self.link)
 
     def processors(self) -> dict[str, str]:
-        """Returns for each device the one whose processor it uses: itself, or for TORCH the first CPU of its task.
+        """Returns for each device the one whose processor it uses.
+
+        That is itself, or for TORCH the first CPU of its task.
 
         Example:
           >>> task = "/job:localhost/replica:0/task:0/device:"
@@ -159,7 +162,7 @@ class Cluster:
         return {d.name: hosts.get(_task(d.name), d.name) if d.type == TORCH else d.name for d in self.devices}
 
     def from_host(self) -> dict[str, Link]:
-        """Returns for each device whose memory is not the host's its link from the first CPU of its task."""
+        """Returns the links from the first CPU of each task to devices with another memory."""
         hosts = self._hosts()
         return {
             d.name: self.between(hosts[_task(d.name)], d.name)
@@ -181,7 +184,7 @@ def _task(name: str) -> str:
 
 
 def _model(name: str) -> DeviceModel:
-    """Returns the speeds of a device of a session by its type; types of other packages have those of a CPU."""
+    """Returns the speeds of a device by its type; unknown types have a CPU's."""
     type = DeviceSpec.from_string(name).type
     if type == TORCH:
         return DeviceModel(name, overhead=thresholds.TORCH_OVERHEAD)
@@ -191,7 +194,7 @@ def _model(name: str) -> DeviceModel:
 
 
 def _copy(name: str) -> Link | None:
-    """Returns the speed of copies between the memory of a device and the host's; None: it has the host's memory."""
+    """Returns the speed of copies between a device and the host; None: they share memory."""
     type = DeviceSpec.from_string(name).type
     if type == TORCH:
         return Link(thresholds.TORCH_COPY_LATENCY, thresholds.TORCH_COPY_BANDWIDTH)

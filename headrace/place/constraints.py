@@ -264,7 +264,7 @@ class Constraints:
 
 
 def advice(asked: DeviceSpec, is_soft: bool = False) -> str:
-    """Describes what can be done about a request for a device that the session does not have; "" for nothing.
+    """Describes what can be done about a request for a missing device; "" for nothing.
 
     Args:
       asked: the request.
@@ -272,7 +272,8 @@ def advice(asked: DeviceSpec, is_soft: bool = False) -> str:
     """
     make = ""
     if asked.type in _OF_EXTRAS:
-        make = f"ake the session with devices={{\"{asked.type}\": {(asked.index or 0) + 1}}}, which needs pip install 'headrace[torch]'."
+        devices = f'devices={{"{asked.type}": {(asked.index or 0) + 1}}}'
+        make = f"ake the session with {devices}, which needs pip install 'headrace[torch]'."
     if is_soft:
         return f"M{make}" if make else ""
     return f"{_SOFTEN}, or m{make}" if make else f"{_SOFTEN}."
@@ -297,7 +298,7 @@ def unmet(ops: Iterable[Operation], names: Sequence[str]) -> dict[Operation, str
 
 
 def _parts(asked: DeviceSpec) -> list[DeviceSpec]:
-    """Parts of a request that soft placement meets if it cannot meet the whole, the most wanted first."""
+    """Parts of a request that soft placement may meet alone, the most wanted first."""
     parts = (
         DeviceSpec(asked.job, asked.replica, asked.task, asked.type),
         DeviceSpec(type=asked.type),

@@ -1,8 +1,8 @@
 """TensorFlow 1's `tf.config`: devices of the process, defaults of later sessions.
 
-The devices are CPUs, and the GPUs that PyTorch finds (`headrace.list_devices`). A session has a GPU if its config says so,
-`tf.ConfigProto(device_count={"GPU": 1})`. Settings of other devices are accepted where TensorFlow accepts them without such
-a device.
+The devices are CPUs, and the GPUs that PyTorch finds (`headrace.list_devices`). A session has a GPU if its config says
+so: `tf.ConfigProto(device_count={"GPU": 1})`. Settings of other devices are accepted where TensorFlow accepts them
+without such a device.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ _CPU = PhysicalDevice("/physical_device:CPU:0", "CPU")
 
 
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """Returns the devices of the machine: one CPU, and the GPUs that PyTorch finds, which it imports for them.
+    """Returns the devices of the machine: one CPU, and the GPUs that PyTorch finds.
+
+    PyTorch is imported for them, if it is installed.
 
     Args:
       device_type: only devices of this type; None: all.
@@ -444,7 +446,7 @@ class experimental:
 
     @staticmethod
     def tensor_float_32_execution_enabled() -> bool:
-        """Returns False: headrace does not change PyTorch's settings for GPUs, which allow it for some functions."""
+        """Returns False: PyTorch's own settings, which allow it for convolutions, stay."""
         return False
 
     @staticmethod

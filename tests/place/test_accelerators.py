@@ -1,4 +1,4 @@
-"""Placement on devices of types TORCH and GPU, by their figures in the cost model; neither needs to exist."""
+"""Placement on devices of types TORCH and GPU, which need not exist."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def _overrides() -> dict[tuple[str, str], Any]:
     return kernel._overrides
 
 
-def devices(y: hr.SymbolicTensor, cluster: Cluster, costs: Costs | None = None) -> dict[str, str]:
-    """Name of an operation → its device, of those that have kernels on the other type."""
+def devices(y: Any, cluster: Cluster, costs: Costs | None = None) -> dict[str, str]:
+    """Devices by name of the operations that have kernels on the other type."""
     low = lowered([y])
     found = place(low.ops, cluster, costs=costs)
     return {op.name: short(found.of[op]) for op in low.ops if find_kernel(op, "SLIM") is not None}
 
 
-def two_products(n: int, device: str | None = None) -> hr.SymbolicTensor:
+def two_products(n: int, device: str | None = None) -> Any:
     """Two products of matrices that could run at the same time, and their sum."""
     with hr.Graph():
         x = hr.random.normal((n, n))
@@ -58,7 +58,7 @@ def two_products(n: int, device: str | None = None) -> hr.SymbolicTensor:
 
 @pytest.mark.parametrize("n", [8, 512, 4096])
 def test_nothing_moves_to_torch_without_a_request(n: int) -> None:
-    """It computes on the processor of the CPU, so that no work is done earlier there."""
+    """It uses the processor of the CPU, so that no work ends earlier there."""
     assert set(devices(two_products(n), Cluster.local(NAMES["TORCH"])).values()) == {"CPU:0"}
 
 
@@ -75,7 +75,8 @@ def test_a_request_for_torch_is_met() -> None:
 def test_small_operations_follow_those_on_torch() -> None:
     with hr.Graph():
         with hr.device("/device:TORCH:0"):
-            x = hr.matmul(*[hr.random.normal((64, 64))] * 2, name="product")
+            x = hr.random.normal((64, 64))
+            x = hr.matmul(x, x, name="product")
         y = hr.reduce_sum(hr.tanh(x))
     found = devices(y, Cluster.local(NAMES["TORCH"]))
     assert set(found.values()) == {"TORCH:0"}
@@ -83,7 +84,7 @@ def test_small_operations_follow_those_on_torch() -> None:
 
 @pytest.mark.parametrize("seconds", [1e-6, 1.0])
 def test_figures_of_the_cpu_count_on_torch_until_it_has_its_own(seconds: float) -> None:
-    """On a slow machine an operation does not move to the device whose estimate is that of a fast one."""
+    """On a slow machine an operation does not move to the device with an estimate."""
     measured = {(name, "CPU"): seconds for name in ("a", "b")}
     found = devices(two_products(1024), Cluster.local(NAMES["TORCH"]), Costs(measured))
     assert set(found.values()) == {"CPU:0"}
@@ -118,8 +119,9 @@ def test_what_is_clearly_better_on_a_gpu_moves_there() -> None:
 def test_what_is_fed_and_fetched_is_copied() -> None:
     """An addition takes less time than the copies of its operands and of its result."""
     with hr.Graph():
-        x, y = (hr.placeholder("float32", (1 << 22,)) for _ in range(2))
-        z = hr.add(x, y)
+        x: Any = hr.placeholder("float32", (1 << 22,))
+        y: Any = hr.placeholder("float32", (1 << 22,))
+        z: Any = hr.add(x, y)
     low = lowered([z], [x, y])
     found = place(low.ops, Cluster.local(NAMES["GPU"]))
     assert {short(d) for d in found.of.values()} == {"CPU:0"}
