@@ -1,15 +1,15 @@
 """Values in the memory of a device: arrays of another library than numpy.
 
-A value of the runtime is an array of numpy, a numpy scalar, an object (a string, handle or list), or a `DeviceArray`. The
-parts of the runtime that keep or describe values read the *value protocol*, which all arrays have: `dtype` (numpy's),
-`shape`, `ndim`, `size` and `nbytes`. A `DeviceArray` has `memory` and `to_host()` as well, and refuses everything that
-would read its elements implicitly. `to_host(value)` and `is_host(value)` serve values of both kinds.
+A value of the runtime is an array of numpy, a numpy scalar, an object (a string, handle or list), or a `DeviceArray`.
+The parts of the runtime that keep or describe values read the *value protocol*, which all arrays have: `dtype`
+(numpy's), `shape`, `ndim`, `size` and `nbytes`. A `DeviceArray` has `memory` and `to_host()` as well, and refuses
+everything that would read its elements implicitly. `to_host(value)` and `is_host(value)` serve values of both kinds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
@@ -112,17 +112,22 @@ def to_host(value: Any) -> Any:
     return value.to_host() if type(value) is DeviceArray else value
 
 
-def on_arrays(f: Callable[..., Any], memory: ArrayMemory) -> Callable[..., Any]:
+def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] = ()) -> Callable[..., Any]:
     """Returns a function of values that calls `f` on the arrays in them.
 
     Args:
       f: a pure kernel, made for the namespace of the arrays.
       memory: the memory of its results. Inputs that are on the host are copied there.
+      host: the positions of inputs that stay on the host if they are there, because the kernel reads their elements.
     """
+
+    def array(i: int, value: Any) -> Any:
+        found = value if i in host else memory.put(value)
+        return found.array if type(found) is DeviceArray else found
 
     def call(*values: Any) -> Any:
         try:
-            out = f(*[v.array if type(v) is DeviceArray else _array(v, memory) for v in values])
+            out = f(*[v.array if type(v) is DeviceArray else array(i, v) for i, v in enumerate(values)])
         except RuntimeError as e:
             raise memory.error_of(e) from e
         if not values and out is not None:
@@ -134,22 +139,23 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory) -> Callable[..., Any]:
     return call
 
 
-def hosted(f: Callable[..., Any], memory: ArrayMemory | None) -> Callable[..., Any]:
-    """Returns a function of values in a memory that calls `f`, a kernel with one output, on the host.
+def hosted(f: Callable[..., Any], memory: ArrayMemory | None, is_async: bool = False) -> Callable[..., Any]:
+    """Returns a function of values in a memory that calls `f` on the host.
 
     Args:
-      f: the kernel.
-      memory: the memory of its result; None: the host.
+      f: a kernel for numpy's arrays.
+      memory: the memory of its results; None: the host.
+      is_async: whether the last argument of the kernel takes the result, or an error.
     """
     if memory is None:
         return f
-    return lambda *values: memory.put(f(*map(to_host, values)))
 
+    def placed(out: Any) -> Any:
+        return tuple(map(memory.put, out)) if type(out) is tuple else memory.put(out)
 
-def _array(value: Any, memory: ArrayMemory) -> Any:
-    """Returns the array in the memory for a value on the host."""
-    found = memory.put(value)
-    return found.array if type(found) is DeviceArray else found
+    if is_async:
+        return lambda *values: f(*map(to_host, values[:-1]), lambda out: values[-1](placed(out)))
+    return lambda *values: placed(f(*map(to_host, values)))
 
 
 def computed(f: Callable[..., Any], *values: Any) -> Any:

@@ -7,7 +7,7 @@
     cube = hr.register_op(
         "Cube", "x: T", "y: T", {"T": FLOATING},
         shape=same_as(0),
-        kernel=lambda xp, attrs: lambda x: x * x * x, xp=True,
+        kernel=lambda attrs: lambda x: x * x * x,
         grad=lambda b, n, dy: [b.Mul(dy, b.Mul(3.0, b.Square(n.x)))],
     )
     cube(2.0)
@@ -21,6 +21,7 @@ registered op type is part of the program, like a class. Register it once, at im
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -129,7 +130,7 @@ def register_op(
     *,
     shape: ShapeRule | None = None,
     kernel: KernelFactory | None = None,
-    xp: bool | None = None,
+    xp: bool = False,
     stateful: KernelFactory | None = None,
     async_: KernelFactory | None = None,
     grad: GradRule | None = None,
@@ -152,9 +153,10 @@ def register_op(
       outs: the outputs in the same notation.
       attrs: name → `type_attr(...)`, `int_attr(...)`, ..., or, as a short form, a set of dtypes or a default value.
       shape: `rule(c) -> [shape of each output]`, where `c` is an `ir.infer.Inference`: `c.shapes`, `c.attrs`, ...
-      kernel: the kernel of a pure op: `(attrs) -> f(*arrays)`, or `(xp, attrs) -> f(*arrays)` with `xp=True`. `f`
-        returns the array if the op has one output, else a tuple.
-      xp: whether the kernel computes in any namespace of the array API standard, such as that of a device.
+      kernel: the kernel of a pure op: `(attrs) -> f(*arrays)`. `f` returns the array if the op has one output, else a
+        tuple.
+      xp: whether the kernel is `(xp, attrs) -> f(*arrays)` and computes in any namespace `xp` of the Python array API
+        standard, so that devices of other libraries than numpy run the op.
       stateful: the kernel of an op with effects: `(ctx, attrs) -> f(*arrays)`, made once a step; `ctx` is a
         `KernelContext`.
       async_: the kernel of an op that may wait: `(ctx, attrs) -> f(*arrays, done)`. Exactly one of the three kernels is
@@ -187,7 +189,7 @@ def register_op(
       >>> from headrace.extend import same_as
       >>> halve = hr.register_op(
       ...     "DocHalve", "x: T", "y: T", {"T": FLOATING}, shape=same_as(0),
-      ...     kernel=lambda xp, attrs: lambda x: x * 0.5, xp=True,
+      ...     kernel=lambda xp, attrs: lambda x: xp.multiply(x, 0.5), xp=True,
       ...     grad=lambda b, n, dy: [b.DocHalve(dy)])
       >>> float(halve(3.0))
       1.5
@@ -219,6 +221,8 @@ def register_op(
         if not (rule is None or rule is word or callable(rule) or isinstance(rule, Missing)):
             words = "a function" if word is None else f"a function, {word}"
             raise TypeError(f"{type}: {name}= must be {words} or missing('why'), got {rule!r}")
+    if kernel is not None:
+        _check_factory(f"{type}: kernel=", kernel, xp)
     _check_arguments(type, [*ins.split(","), *outs.split(",")], attrs or {})
     record = op(
         type,
@@ -241,6 +245,19 @@ def register_op(
         depth=2,
     )
     return _function(record)
+
+
+def _check_factory(what: str, factory: KernelFactory, xp: bool) -> None:
+    """Raises `TypeError` if a factory cannot be called with `(xp, attrs)`, or with `(attrs)` without `xp`."""
+    try:
+        inspect.signature(factory).bind(*(("xp", "attrs") if xp else ("attrs",)))
+    except TypeError as e:
+        raise TypeError(
+            f"{what} must be a function of {'(xp, attrs), since xp=True' if xp else '(attrs)'}, got {factory!r}: {e}. "
+            "A kernel receives the namespace of its arrays, (xp, attrs), if it declares xp=True"
+        ) from None
+    except ValueError:  # a function without a signature
+        return
 
 
 def _check_arguments(type: str, parts: Iterable[str], attrs: Mapping[str, Any]) -> None:
@@ -296,7 +313,7 @@ def _function(record: OpDef) -> Callable[..., Any]:
 
 
 def register_kernel(
-    op: str, device: str = CPU, constraints: Mapping[str, Any] | None = None, form: str = "pure"
+    op: str, device: str = CPU, constraints: Mapping[str, Any] | None = None, form: str = "pure", xp: bool = False
 ) -> Callable[[KernelFactory], KernelFactory]:
     """Decorates a factory of kernels for an existing op type.
 
@@ -311,15 +328,17 @@ def register_kernel(
       op: an op type.
       device: a type of devices, such as "CPU" or "DLP".
       constraints: attribute → the value or values to which the kernel applies: {"T": (hr.float32, "float16")}.
-      form: "pure": `factory(xp, attrs) -> f(*values)`; "stateful": `factory(ctx, attrs) -> f(*values)`, made once a
-        step; "async": `factory(ctx, attrs) -> f(*values, done)`. On devices of other types `xp` is numpy too, and the
-        values are the results of the device's `put`.
+      form: "pure": `factory(attrs) -> f(*values)`; "stateful": `factory(ctx, attrs) -> f(*values)`, made once a step;
+        "async": `factory(ctx, attrs) -> f(*values, done)`. On devices of other types the values are the results of the
+        device's `put`.
+      xp: whether the factory of a pure kernel is `factory(xp, attrs)`, with the namespace of the device's arrays: numpy
+        on the CPU.
 
     Example:
-      >>> import headrace as hr
+      >>> import headrace as hr, numpy as np
       >>> @hr.register_kernel("Rint", "DocDevice", {"T": hr.float32})
-      ... def rint(xp, attrs):
-      ...     return xp.rint
+      ... def rint(attrs):
+      ...     return np.rint
 
     Source: TensorFlow's REGISTER_KERNEL_BUILDER with its TypeConstraint.
     """
@@ -337,12 +356,14 @@ def register_kernel(
             f"{op} works on variants (tensor lists), which have a form of headrace's own: its kernel cannot be replaced"
         )
     allowed = {name: _allowed(record, name, values) for name, values in (constraints or {}).items()}
-    decorate = kernels.override(op, device, allowed, form, depth=2)
+    decorate = kernels.override(op, device, allowed, form, depth=2, xp=xp)
 
     def register(factory: KernelFactory) -> KernelFactory:
         if not callable(factory):
-            takes = "xp, attrs" if form == "pure" else "ctx, attrs"
+            takes = "ctx, attrs" if form != "pure" else "xp, attrs" if xp else "attrs"
             raise TypeError(f"kernel of {op} on {device}: expected a factory, a function of ({takes}), got {factory!r}")
+        if form == "pure":
+            _check_factory(f"kernel of {op} on {device}", factory, xp)
         decorate(factory)
         scopes.runtime().eager.forget_kernels()
         return factory

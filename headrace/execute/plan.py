@@ -29,12 +29,13 @@ from headrace.ir import output_check
 from headrace.ir.analysis import frames as ir_frames
 from headrace.ir.analysis.flops import flops_of, is_threaded
 from headrace.ir.device import DeviceSpec
-from headrace.ir.kernel import CPU, find_kernel, has_namespace, made_for, made_on, why_none
+from headrace.ir.kernel import CPU, find_kernel, has_namespace, host_kernel, made_for, made_on, why_none
 from headrace.ir.notes import FusedKernel
 from headrace.opkit.kernel_library import kernel_with_library
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
+    from headrace.ir.kernel import Kernel
     from headrace.ir.kernel_errors import Located
     from headrace.ir.opdef import Primitive
 
@@ -520,7 +521,7 @@ def _device_type(plan: Plan) -> str:
 def _add_kernel(plan: Plan, node: PlanNode) -> None:
     op = node.op
     device = _device_type(plan)
-    kernel = find_kernel(op, device)
+    kernel = find_kernel(op, device) or (host_kernel(op) if has_namespace(device) else None)
     if kernel is None:
         raise UnimplementedError(
             f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}{why_none(op, device)}", op.name, op
@@ -541,7 +542,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
             factory = output_check.later(op, factory, node.kind == ASYNC, device == CPU)
         plan.binders.append((op, factory))
         return
-    if has_namespace(device):
+    if has_namespace(device) and find_kernel(op, device) is not None:
         f = made_on(op, kernel, DeviceSpec.from_string(plan.device))
     else:
         f = kernel_with_library(op, kernel, [t.shape for t in op.inputs])

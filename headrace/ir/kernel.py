@@ -1,10 +1,10 @@
 """Kernels: forms, look-up by op and device, and the context of stateful kernels.
 
-The record of an op holds its kernel for the CPU, in one of three forms:
+The record of an op holds its kernel, in one of these forms:
 
 * `kernel=(attrs) -> f(*arrays)`: pure, on numpy's arrays.
-* `kernel=(xp, attrs) -> f(*arrays)` with `xp=True`: pure, on the arrays of the namespace `xp`, which is numpy on the CPU
-  and another one on devices whose type has a namespace (`provide_namespace`).
+* `kernel=(xp, attrs) -> f(*arrays)` with `xp=True`: pure, on the arrays of the namespace `xp`, which is numpy on the
+  CPU and another one on devices whose type has a namespace (`provide_namespace`).
 * `stateful=(ctx, attrs) -> f(*arrays)`: created once for each step and node; `ctx` is a `KernelContext`.
 * `async_=(ctx, attrs) -> f(*arrays, done)`: may wait; calls `done(result)` or `done(exception)` exactly once, from any
   thread, and returns None or a function that cancels the wait.
@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from headrace.device_arrays import on_arrays
+from headrace.device_arrays import hosted, on_arrays
 from headrace.dtypes import resource
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.notes import NO_NOTES, OnDevice
-from headrace.ir.opdef import op_registry
+from headrace.ir.opdef import op_registry, with_namespace
 from headrace.ir.source import is_ours
 from headrace.records import record
 from headrace.registry import DuplicateError, line_of_caller
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation
     from headrace.ir.notes import Note, Notes
-    from headrace.ir.opdef import KernelFactory
+    from headrace.ir.opdef import KernelFactory, OpDef
 
 CPU = "CPU"
 
@@ -185,6 +185,7 @@ def override(
     form: str = "pure",
     depth: int = 1,
     notes: Iterable[type[Note]] = (),
+    xp: bool = False,
 ) -> Callable[[KernelFactory], KernelFactory]:
     """Returns a decorator that registers a kernel factory for `op` on devices of type `device`.
 
@@ -197,7 +198,8 @@ def override(
       form: the form of the kernel: "pure", "stateful" or "async".
       depth: the number of stack frames between the decorator's call and the line that counts as the kernel's home.
       notes: the notes of the operations for which the kernel is used. With notes, the factory receives the notes of the
-        operation as third argument, and the kernel precedes those for fewer notes.
+        operation as last argument, and the kernel precedes those for fewer notes.
+      xp: whether the factory of a pure kernel receives the namespace of the device's arrays as first argument.
 
     Raises (when it decorates):
       DuplicateError: a kernel for some of these attributes is registered already.
@@ -210,7 +212,8 @@ def override(
             if o.meets(allowed, wanted):
                 what = f" with {o}" if str(o) else ""
                 raise DuplicateError(f"a kernel of {op!r} on {device}{what} is registered already, at {o.where}")
-        there.append(_Override(allowed, Kernel(form, factory), line_of_caller(depth), wanted))
+        made = factory if xp or form != "pure" else with_namespace(factory)
+        there.append(_Override(allowed, Kernel(form, made), line_of_caller(depth), wanted))
         there.sort(key=lambda o: -len(o.notes))
         return factory
 
@@ -320,10 +323,31 @@ def memory_of(device: DeviceSpec) -> ArrayMemory:
     return _namespaces[device.type or CPU].memory(device.index or 0)
 
 
+def host_kernel(op: Operation) -> Kernel | None:
+    """Returns the kernel of the host for an operation on a device that has none, with copies of its values.
+
+    Operations that must be with others on a device (`place.constraints`) need it.
+    """
+    found = find_kernel(op)
+    if found is None:
+        return None
+    memory, is_async = device_memory(op), found.form == "async"
+    return Kernel(found.form, lambda context, attrs: hosted(found.factory(context, attrs), memory, is_async))
+
+
 def device_memory(op: Operation) -> ArrayMemory | None:
     """Returns the memory of the device that computes `op`, if its type has a namespace (`ir.notes.OnDevice`)."""
     there = op.notes.get(OnDevice)
     return None if there is None else memory_of(DeviceSpec.from_string(there.device))
+
+
+def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
+    """Returns the positions of the inputs that kernels read on the host: axes and sizes (`Facts.total`)."""
+    names = record.facts.total
+    if not names:
+        return frozenset()
+    spans = record.spans(attrs)
+    return frozenset(i for name in names for i in range(spans[name].start, spans[name].stop))
 
 
 def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., Any]:
@@ -331,7 +355,8 @@ def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., 
 
     The device's type has a namespace. Errors are those of `made_for`.
     """
-    return on_arrays(made_for(op, kernel, _namespaces[device.type or CPU].load()), memory_of(device))
+    made = made_for(op, kernel, _namespaces[device.type or CPU].load())
+    return on_arrays(made, memory_of(device), host_inputs(op.opdef, op.attrs))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:

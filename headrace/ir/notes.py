@@ -398,7 +398,7 @@ class FusedKernel(Note):
 class OnDevice(Note):
     """The outputs of an operation that are in the memory of a device, in a step on the host and this device.
 
-    The device computes the operation, unless it owns graphs.
+    The device computes the operation if it has a kernel for it.
 
     Attributes:
       device: the full name of the device.

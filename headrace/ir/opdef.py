@@ -362,10 +362,10 @@ def missing(why: str) -> Missing:
     """Returns the value of `op(grad=...)` for an op without a rule, with the reason.
 
     Example:
-      >>> import headrace as hr
+      >>> import headrace as hr, numpy as np
       >>> median = hr.register_op(
       ...     "DocMedian", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.scalars,
-      ...     kernel=lambda xp, attrs: xp.median, grad=hr.extend.missing("the rule is not written yet"))
+      ...     kernel=lambda attrs: np.median, grad=hr.extend.missing("the rule is not written yet"))
       >>> hr.grad(median)([1.0, 2.0, 9.0])
       Traceback (most recent call last):
       LookupError: operation 'DocMedian' (DocMedian, made at ...) has no gradient: the rule is not written yet. ...
@@ -605,7 +605,7 @@ def op(
     *,
     shape: ShapeRule,
     kernel: KernelFactory | None = None,
-    xp: bool | None = None,
+    xp: bool = False,
     stateful: KernelFactory | None = None,
     async_: KernelFactory | None = None,
     primitive: Primitive = "",
@@ -677,7 +677,7 @@ def op(
         _parse_args(outs, specs),
         specs,
         shape,
-        with_namespace(kernel) if kernel is not None and xp is False else kernel,
+        kernel if kernel is None or xp else with_namespace(kernel),
         stateful,
         async_,
         primitive,
@@ -692,7 +692,7 @@ def op(
         sample,
         doc,
         differs,
-        bool(xp),
+        xp,
     )
     wrong = _wrong_role(record)
     if wrong:
@@ -701,9 +701,9 @@ def op(
     return record
 
 
-def with_namespace(factory: Callable[[Mapping[str, Any]], Callable[..., Any]]) -> KernelFactory:
-    """Returns a factory `(xp, attrs)` that ignores the namespace."""
-    return lambda xp, attrs: factory(attrs)
+def with_namespace(factory: Callable[..., Callable[..., Any]]) -> KernelFactory:
+    """Returns a factory `(xp, attrs, ...)` for one that receives no namespace."""
+    return lambda xp, *others: factory(*others)
 
 
 def _wrong_role(record: OpDef) -> str:

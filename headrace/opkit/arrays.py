@@ -94,21 +94,34 @@ def copied(xp: Any, x: Any) -> Any:
 
 def listed(x: Any) -> Any:
     """Returns integers or bools as nested lists of Python numbers; a scalar as one number."""
-    if hasattr(x, "tolist"):  # outside of the standard, but with one transfer from a device
-        return x.tolist()
-    if not x.ndim:
-        return int(x)
-    return [listed(x[i, ...]) for i in range(x.shape[0])]
+    try:
+        return x.tolist()  # outside of the standard, but with one transfer from a device
+    except AttributeError:
+        return [listed(x[i, ...]) for i in range(x.shape[0])] if x.ndim else int(x)
+
+
+def on_host(x: Any) -> Any:
+    """Returns indices or sizes as an array of numpy."""
+    return x if isinstance(x, np.ndarray) else np.array(listed(x), np.int64)
+
+
+def bounds(xp: Any, x: Any) -> tuple[int, int]:
+    """Returns the least and the greatest of integers; there must be one."""
+    if xp is np:  # whose methods are faster than its functions
+        return x.min(), x.max()
+    return int(xp.min(x)), int(xp.max(x))
 
 
 def reshaper(xp: Any) -> Callable[[Any, tuple[int, ...]], Any]:
-    """Returns the function `(x, shape)` that reshapes; numpy's method is faster than its function."""
-    return (lambda x, shape: x.reshape(shape)) if xp is np else xp.reshape
+    """Returns the function `(x, shape)` that reshapes arrays, but not numpy's scalars."""
+    f: Callable[..., Any] = np.ndarray.reshape if xp is np else xp.reshape  # the method is faster than the function
+    return f
 
 
 def permuter(xp: Any) -> Callable[[Any, tuple[int, ...]], Any]:
-    """Returns the function `(x, axes)` that permutes axes; see `reshaper`."""
-    return (lambda x, axes: x.transpose(axes)) if xp is np else xp.permute_dims
+    """Returns the function `(x, axes)` that permutes axes of arrays, but not of numpy's scalars."""
+    f: Callable[..., Any] = np.ndarray.transpose if xp is np else xp.permute_dims
+    return f
 
 
 def boxed(factory: Callable[..., Any]) -> Callable[..., Any]:

@@ -51,7 +51,7 @@ class BatchNode:
       ...     return n.make(n.spread(0))
       >>> flip = hr.register_op(
       ...     "DocFlip", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0), batch=batched,
-      ...     kernel=lambda xp, attrs: lambda x: x[..., ::-1], grad=lambda b, n, dy: [b.DocFlip(dy)])
+      ...     kernel=lambda attrs: lambda x: x[..., ::-1], grad=lambda b, n, dy: [b.DocFlip(dy)])
       >>> hr.vmap(flip)(hr.constant([[1.0, 2.0], [3.0, 4.0]])).numpy().tolist()
       DocFlip [True] 2 1
       [[2.0, 1.0], [4.0, 3.0]]

@@ -70,7 +70,7 @@ def in_step(b: Builder, n: BatchNode) -> Sequence[Tensor]:
       >>> import headrace as hr
       >>> flip = hr.register_op(
       ...     "DocReverse", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0), batch=hr.extend.in_step,
-      ...     kernel=lambda xp, attrs: lambda x: x[..., ::-1], grad=lambda b, n, dy: [b.DocReverse(dy)])
+      ...     kernel=lambda attrs: lambda x: x[..., ::-1], grad=lambda b, n, dy: [b.DocReverse(dy)])
       >>> hr.vmap(flip)(hr.constant([[1.0, 2.0], [3.0, 4.0]])).numpy().tolist()
       [[2.0, 1.0], [4.0, 3.0]]
     """
@@ -92,7 +92,7 @@ def first_in_step(*positions: int) -> Rule:
       >>> import headrace as hr
       >>> scale = hr.register_op(
       ...     "DocScale", "x: T, by: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0),
-      ...     kernel=lambda xp, attrs: xp.multiply, grad=hr.extend.missing("not needed"),
+      ...     kernel=lambda xp, attrs: xp.multiply, xp=True, grad=hr.extend.missing("not needed"),
       ...     batch=hr.extend.first_in_step(0))
       >>> hr.vmap(lambda x: scale(x, 2.0))(hr.constant([[1.0, 2.0], [3.0, 4.0]])).numpy().tolist()
       [[2.0, 4.0], [6.0, 8.0]]
@@ -134,7 +134,7 @@ def folding(*positions: int) -> Rule:
       >>> import headrace as hr
       >>> double = hr.register_op(
       ...     "DocDouble", "rows: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0),
-      ...     kernel=lambda xp, attrs: lambda x: x + x, grad=hr.extend.missing("not needed"),
+      ...     kernel=lambda attrs: lambda x: x + x, grad=hr.extend.missing("not needed"),
       ...     batch=hr.extend.folding(0))
       >>> hr.vmap(double)(hr.ones((3, 2, 4))).shape
       (3, 2, 4)

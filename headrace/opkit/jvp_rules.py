@@ -26,7 +26,7 @@ def passed(b: Builder, n: GradNode, *dxs: Tensor | None) -> Sequence[Tensor | No
       >>> import headrace as hr
       >>> keep = hr.register_op(
       ...     "DocKeep", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0), jvp=hr.extend.passed,
-      ...     kernel=lambda xp, attrs: lambda x: x, grad=lambda b, n, dy: [dy])
+      ...     kernel=lambda attrs: lambda x: x, grad=lambda b, n, dy: [dy])
       >>> value, tangent = hr.jvp(keep, [hr.constant(6.0)], [hr.constant(1.0)])
       >>> float(value), float(tangent)
       (6.0, 1.0)
@@ -43,7 +43,7 @@ def linear(*names: str) -> Rule:
       >>> import headrace as hr
       >>> half = hr.register_op(
       ...     "DocHalf", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0), jvp=hr.extend.linear("x"),
-      ...     kernel=lambda xp, attrs: lambda x: x / xp.float32(2), grad=lambda b, n, dy: [b.DocHalf(dy)])
+      ...     kernel=lambda attrs: lambda x: x / 2, grad=lambda b, n, dy: [b.DocHalf(dy)])
       >>> value, tangent = hr.jvp(half, [hr.constant(6.0)], [hr.constant(1.0)])
       >>> float(value), float(tangent)
       (3.0, 0.5)
@@ -74,7 +74,7 @@ def multilinear(*names: str) -> Rule:
       >>> import headrace as hr
       >>> times = hr.register_op(
       ...     "DocTimes", "x: T, y: T", "z: T", {"T": {hr.float32}}, shape=hr.extend.broadcast,
-      ...     kernel=lambda xp, attrs: xp.multiply, jvp=hr.extend.multilinear("x", "y"),
+      ...     kernel=lambda xp, attrs: xp.multiply, xp=True, jvp=hr.extend.multilinear("x", "y"),
       ...     grad=hr.extend.missing("not needed"))
       >>> value, tangent = hr.jvp(times, [hr.constant(3.0), hr.constant(5.0)], [hr.constant(1.0), hr.constant(1.0)])
       >>> float(value), float(tangent)

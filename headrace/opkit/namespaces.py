@@ -60,6 +60,9 @@ def integers(x: Any) -> tuple[int, ...]:
     """Returns the elements of a scalar or vector of integers (axes, sizes) as Python numbers."""
     if isinstance(x, (np.ndarray, np.generic)):
         return tuple(x.ravel().tolist())
+    if hasattr(x, "tolist"):  # outside of the standard, and one wait for the device in place of many
+        found = x.tolist()
+        return (found,) if not x.ndim else tuple(found)
     if not x.ndim:
         return (operator.index(x),)
     return tuple([int(x[i]) for i in range(x.shape[0])])
@@ -109,10 +112,11 @@ def complex_of(xp: Any, real: Any, imag: Any, dtype: DType) -> Any:
         return xp.complex_of(real, imag, dtype.numpy)
     widen = converter(xp, dtype)
     is_finite = xp.isfinite(imag)
-    finite = xp.where(is_finite, imag, 0.0)
-    # Each of three terms is -0.0 in the parts of the others, since the addition of -0.0 keeps all numbers, even 0.0.
-    turned = -(xp.conj(widen(-finite)) * 1j)
-    strange = xp.full_like(turned, complex(-0.0, math.nan))
+    # The terms are 0.0 or -0.0 in the parts of others, so that they change no number there, even no -0.0. (PyTorch's
+    # sums multiply complex numbers by 1 first, after which the sign of a zero may differ.)
+    of_real = xp.conj(widen(real))
+    of_imag = xp.conj(widen(xp.where(is_finite, -imag, 0.0))) * 1j
+    strange = xp.full_like(of_imag, complex(-0.0, math.nan))
     strange = xp.where(imag < 0, complex(-0.0, -math.inf), strange)
     strange = xp.where(imag > 0, complex(-0.0, math.inf), strange)
-    return xp.conj(widen(real)) + turned + xp.where(is_finite, complex(-0.0, -0.0), strange)
+    return xp.where(is_finite, of_real - of_imag, strange + of_real)

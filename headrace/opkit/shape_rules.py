@@ -26,7 +26,7 @@ def same_as(i: int = 0) -> Any:
       >>> import headrace as hr
       >>> cube = hr.register_op(
       ...     "DocCube", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.same_as(0),
-      ...     kernel=lambda xp, attrs: lambda x: x * x * x, grad=hr.extend.missing("not needed"))
+      ...     kernel=lambda attrs: lambda x: x * x * x, grad=hr.extend.missing("not needed"))
       >>> with hr.Graph():
       ...     cube(hr.placeholder(hr.float32, (None, 2))).shape
       (None, 2)
@@ -60,7 +60,7 @@ def unknown(c: Inference) -> Sequence[Shape]:
       >>> import headrace as hr
       >>> odd = hr.register_op(
       ...     "DocOdd", "x: T", "y: T", {"T": {hr.int32}}, shape=hr.extend.unknown,
-      ...     kernel=lambda xp, attrs: lambda x: x[x % 2 == 1], grad=hr.extend.NOT_DIFFERENTIABLE)
+      ...     kernel=lambda attrs: lambda x: x[x % 2 == 1], grad=hr.extend.NOT_DIFFERENTIABLE)
       >>> with hr.Graph():
       ...     print(odd(hr.constant([1, 2, 3])).shape)
       None
@@ -86,7 +86,7 @@ def scalars(c: Inference) -> Sequence[Shape]:
       >>> import headrace as hr
       >>> total = hr.register_op(
       ...     "DocTotal", "x: T", "y: T", {"T": {hr.float32}}, shape=hr.extend.scalars,
-      ...     kernel=lambda xp, attrs: xp.sum, grad=hr.extend.missing("not needed"))
+      ...     kernel=lambda xp, attrs: xp.sum, xp=True, grad=hr.extend.missing("not needed"))
       >>> with hr.Graph():
       ...     total(hr.zeros((2, 3))).shape
       ()
@@ -101,7 +101,7 @@ def broadcast(c: Inference) -> Sequence[Shape]:
       >>> import headrace as hr
       >>> hypot = hr.register_op(
       ...     "DocHypot", "x: T, y: T", "z: T", {"T": {hr.float32}}, shape=hr.extend.broadcast,
-      ...     kernel=lambda xp, attrs: xp.hypot, grad=hr.extend.missing("not needed"))
+      ...     kernel=lambda xp, attrs: xp.hypot, xp=True, grad=hr.extend.missing("not needed"))
       >>> with hr.Graph():
       ...     hypot(hr.zeros((2, 1)), hr.zeros((3,))).shape
       (2, 3)
@@ -127,7 +127,7 @@ def unbroadcast(b: Builder, x: Tensor, y: Tensor, gx: GradEntry, gy: GradEntry) 
       >>> import headrace as hr
       >>> plus = hr.register_op(
       ...     "DocPlus", "x: T, y: T", "z: T", {"T": {hr.float32}}, shape=hr.extend.broadcast,
-      ...     kernel=lambda xp, attrs: xp.add,
+      ...     kernel=lambda xp, attrs: xp.add, xp=True,
       ...     grad=lambda b, n, dz: hr.extend.unbroadcast(b, n.x, n.y, dz, dz))
       >>> hr.grad(lambda y: hr.reduce_sum(plus(hr.zeros((3, 2)), y)))(hr.zeros((2,))).numpy()
       array([3., 3.], dtype=float32)

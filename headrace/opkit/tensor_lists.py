@@ -1,25 +1,18 @@
-"""Shape rules, gradients and arrays of tensor lists, for the records of list ops."""
+"""Shape rules and gradients of tensor lists, for the records of list ops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
+from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes, shapes
 from headrace.dtypes import INDEX
 from headrace.ir.infer import Inference
 from headrace.ir.notes import RemovedElements
 from headrace.ir.opdef import type_attr
-from headrace.opkit.arrays import listed
-from headrace.opkit.namespaces import dtype_in
-from headrace.resources import values
-from headrace.resources.element_shapes import element_shape_of
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
-    from headrace.dtypes import DType
     from headrace.ir.builder import Builder
     from headrace.ir.grad_node import GradNode
     from headrace.ir.graph import Tensor
@@ -27,55 +20,6 @@ if TYPE_CHECKING:
 ELEMENT: Final = {"element_dtype": type_attr()}
 SHAPED: Final = {"element_dtype": type_attr(), "shape_type": INDEX}
 MARKS: Final = ("_TensorArrayMarkRead", "_TensorArrayMarkWritten")  # checks that accesses of a tensor array wait for
-
-# *** arrays of a namespace ***
-
-
-class ArraysIn:
-    """Functions of the arrays of a namespace other than numpy, as lists use them (`values.Arrays`)."""
-
-    def __init__(self, xp: Any) -> None:
-        self._xp = xp
-
-    def zeros(self, dtype: DType, shape: tuple[int, ...]) -> Any:
-        """Returns zeros; those of handles are numpy's."""
-        if dtype in dtypes.OBJECT:
-            return values.zeros(dtype, shape)
-        return self._xp.zeros(shape, dtype=dtype_in(self._xp, dtype))
-
-    def stack(self, items: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
-        """Returns values, each of `shape`, as rows of one new array."""
-        if dtype in dtypes.OBJECT:
-            return values.stack(items, dtype, shape)
-        return self._xp.stack(items) if items else self.zeros(dtype, (0, *shape))
-
-    def concat(self, items: Sequence[Any], dtype: DType, shape: tuple[int, ...]) -> Any:
-        """Joins values, each of shape `[any, *shape]`, along the first dimension."""
-        if dtype in dtypes.OBJECT:
-            return values.concat(items, dtype, shape)
-        return self._xp.concat(items) if items else self.zeros(dtype, (0, *shape))
-
-    def rows(self, array: Any, dtype: DType) -> list[Any]:
-        """Returns the elements along the first dimension."""
-        if dtype in dtypes.OBJECT:
-            return values.rows(array, dtype)
-        return [array[i, ...] for i in range(array.shape[0])]
-
-
-def arrays_in(xp: Any) -> values.Arrays:
-    """Returns the functions of the arrays of a namespace, as lists use them."""
-    return values if xp is np else ArraysIn(xp)
-
-
-def on_host(x: Any) -> Any:
-    """Returns indices, sizes or a shape as an array of numpy."""
-    return np.array(listed(x), np.int64) if values.is_foreign(x) else x
-
-
-def shape_reader(xp: Any) -> Callable[[Any], Shape]:
-    """Returns the function that parses the input `element_shape` of an op."""
-    return element_shape_of if xp is np else lambda x: element_shape_of(on_host(x))
-
 
 # *** shape rules ***
 

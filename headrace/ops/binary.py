@@ -37,10 +37,11 @@ from headrace.dtypes import (
 from headrace.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
+from headrace.opkit.arrays import listed
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import computed_in, conj, each, log1p, ufunc, widened
 from headrace.opkit.jvp_rules import linear, multilinear, stretched
-from headrace.opkit.namespaces import complex_of, constant, converter, integers, is_standard, number, real_and_imag
+from headrace.opkit.namespaces import complex_of, constant, converter, is_standard, number, real_and_imag
 from headrace.opkit.shape_rules import broadcast, unbroadcast
 from headrace.opkit.testing.samples import PAIRS, binary, draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank, with_rank_at_least
@@ -459,7 +460,8 @@ _binary("SquaredDifference", INEXACT | INDEX, _square_of_difference, lambda x, y
 _binary("Atan2", FLOATING, "atan2", math.atan2, _apart, "The angle of the point (x, y), in radians.", _atan2_grad,
         flops=20, args="y: T, x: T")
 _binary("Xdivy", INEXACT, _zero_if(0, lambda xp, t: operator.truediv), lambda x, y: x / y if x else 0,
-        _some_zeros(_apart, 0), "x / y, 0 where `x` is 0.", _x_by("Xdivy", lambda b, x, y: b.Xdivy(b.Neg(x), b.Square(y))), flops=5)
+        _some_zeros(_apart, 0), "x / y, 0 where `x` is 0.",
+        _x_by("Xdivy", lambda b, x, y: b.Xdivy(b.Neg(x), b.Square(y))), flops=5)
 _binary("Xlogy", INEXACT, _zero_if(0, lambda xp, t: lambda x, y: x * xp.log(y)),
         (lambda x, y: x * math.log(y) if x else 0, lambda x, y: x * cmath.log(y) if x else 0), _POSITIVE,
         "x log(y), 0 where `x` is 0.", _x_by("Xlogy", lambda b, x, y: b.Xdivy(x, y)), flops=10)
@@ -577,19 +579,20 @@ op(
 
 def _broadcast_gradient_args(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["T"]
+    nothing = np.empty(0, dtype.numpy)
 
     def kernel(s0: Any, s1: Any) -> Any:
         for i, s in enumerate((s0, s1)):
             if s.ndim != 1:
                 raise InvalidArgumentError(f"In[{i}] must be a vector, got the shape {show(s.shape)}")
-        a, b = list(integers(s0)), list(integers(s1))
+        a, b = listed(s0), listed(s1)
         if a == b:
-            none = constant(xp, [], dtype, s0)
+            none = nothing if xp is np else constant(xp, [], dtype, s0)
             return none, none
         rank = max(len(a), len(b))
         a, b = [1] * (rank - len(a)) + a, [1] * (rank - len(b)) + b
         if any(x != y and x != 1 and y != 1 for x, y in zip(a, b, strict=True)):
-            raise InvalidArgumentError(f"Incompatible shapes: {show(integers(s0))} vs. {show(integers(s1))}")
+            raise InvalidArgumentError(f"Incompatible shapes: {show(tuple(listed(s0)))} vs. {show(tuple(listed(s1)))}")
         r0, r1 = ([i for i, d in enumerate(s) if d == 1] for s in (a, b))
         return constant(xp, r0, dtype, s0), constant(xp, r1, dtype, s0)
 

@@ -89,8 +89,8 @@ def _truncating(xp: Any, src: DType, dst: DType) -> Callable[[Any], Any]:
 def _cut(xp: Any, x: Any, bits: int) -> Any:
     """The first `bits` stored bits of the mantissa of float64 numbers.
 
-    The standard cannot mask bits. Dekker's product with 2^k + 1 rounds to the nearest number of so few bits. If that one is too large, it becomes the
-    next smaller one, to which its product with 1 - 2^-(bits + 1) is rounded.
+    The standard cannot mask bits. Dekker's product with 2^k + 1 rounds to the nearest number of so few bits. If that
+    one is too large, it becomes the next smaller one, to which its product with 1 - 2^-(bits + 1) is rounded.
     """
     factor = 2.0 ** (_MANTISSA[dtypes.float64] - bits) + 1
 

@@ -30,7 +30,7 @@ from headrace.dtypes import COMPLEX, NUMERIC, DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, list_attr, missing, op, shape_attr, string_attr
-from headrace.opkit.arrays import HANDLES, add_dims, single
+from headrace.opkit.arrays import HANDLES, add_dims, copied, reshaper, single
 from headrace.opkit.elementwise import alike, conj
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.testing.samples import draw
@@ -78,7 +78,7 @@ def _require_alike(arrays: Sequence[Any], what: str, rank: int = 0) -> None:
 
 def _copies(xp: Any, x: Any, n: int) -> tuple[Any, ...]:
     """A copy of `x` for each of `n` participants."""
-    return (x, *(x.copy() if xp is np else xp.asarray(x, copy=True) for _ in range(n - 1)))
+    return (x, *(x.copy() if xp is np else copied(xp, x) for _ in range(n - 1)))
 
 
 def _in_pairs(f: Callable[[Any, Any], Any], arrays: Sequence[Any]) -> Any:
@@ -327,11 +327,11 @@ def _cut_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _cut(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    n, is_flat = attrs["N"], attrs["flat"]
+    n, is_flat, reshape = attrs["N"], attrs["flat"], reshaper(xp)
 
     def kernel(x: Any) -> tuple[Any, ...]:
         if is_flat:
-            return _parts(xp.reshape(x, (-1,)), n)
+            return _parts(reshape(x, (-1,)), n)
         _rows(x.shape, n, "_Cut")
         return _parts(x, n)
 
@@ -380,11 +380,11 @@ def _join_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _join(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    to = attrs["shape"] if shapes.is_full(attrs["shape"]) else None
+    to, reshape = attrs["shape"] if shapes.is_full(attrs["shape"]) else None, reshaper(xp)
 
     def kernel(*parts: Any) -> Any:
         x = xp.concat(parts)
-        return x if to is None else xp.reshape(x, to)
+        return x if to is None else reshape(x, to)
 
     return kernel
 

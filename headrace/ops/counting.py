@@ -533,7 +533,7 @@ def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _counts_of_numbers(xp: Any, dtype: DType) -> Any:
-    """The function of positions and the number of intervals that counts the positions in each of these.
+    """The function `(positions, n)` that counts the positions in each of n intervals.
 
     A position is in the interval of its whole part; those behind the last interval, and NaN, are in the last one.
     """

@@ -209,7 +209,7 @@ def _range_shape(c: Inference) -> Sequence[Shape]:
 def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["Tidx"]
     is_integer = dtype in INTEGER
-    convert = converter(xp, dtype)
+    convert, to = converter(xp, dtype), dtype_in(xp, dtype)
 
     def value(x: Any) -> Any:
         return x[()] if xp is np else dtype.numpy.type(float(x))
@@ -219,7 +219,7 @@ def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if is_integer:
             a, z, step = int(start), int(limit), int(delta)
             check_size((_range_size(a, z, step),), dtype)
-            return xp.arange(a, z, step, dtype=dtype_in(xp, dtype), **placed(xp, start))
+            return xp.arange(a, z, step, dtype=to, **placed(xp, start))
         n = _range_size(value(start), value(limit), value(delta))
         check_size((n,), dtype)
         return convert(xp.arange(n, **placed(xp, start))) * delta + start

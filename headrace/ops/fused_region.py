@@ -18,7 +18,7 @@ def _refuse(*context: Any) -> NoReturn:
 
 
 @override("_FusedRegion", CPU, notes=[FusedKernel])
-def _kernel(xp: Any, attrs: Mapping[str, Any], notes: Notes) -> Any:
+def _kernel(attrs: Mapping[str, Any], notes: Notes) -> Any:
     return notes[FusedKernel].compute
 
 

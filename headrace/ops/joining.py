@@ -23,7 +23,6 @@ from headrace.opkit.arrays import (
     add_dims,
     axis_in,
     boxed,
-    dims,
     entries,
     listed,
     scalar,
@@ -287,27 +286,27 @@ op(
 
 
 def _concat_offset_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    dtype = attrs["shape_type"]
+    dtype, is_numpy = attrs["shape_type"], xp is np
 
     def kernel(concat_dim: Any, *parts: Any) -> Any:
         first = parts[0]
         if concat_dim.ndim or first.ndim != 1:
             raise InvalidArgumentError("concat_dim must be a scalar and the shapes vectors")
-        wanted = dims(first)
+        wanted = listed(first)
         axis = axis_in(int(concat_dim), len(wanted), "concat_dim")
         out, at = [], 0
         for i, s in enumerate(parts):
             if s.shape != first.shape:
                 raise InvalidArgumentError(f"input {i} should contain {len(wanted)} elements, got {math.prod(s.shape)}")
-            shape = dims(s)
-            if any(a != b for d, (a, b) in enumerate(zip(shape, wanted, strict=True)) if d != axis):
+            shape = listed(s)
+            if any(a != b for d, (a, b) in enumerate(zip(shape, wanted)) if d != axis):
                 raise InvalidArgumentError(
-                    f"All dimensions except {axis} must match. Input {i} has shape {list(shape)} "
-                    f"and doesn't match input 0 with shape {list(wanted)}."
+                    f"All dimensions except {axis} must match. Input {i} has shape {shape} "
+                    f"and doesn't match input 0 with shape {wanted}."
                 )
             out.append([at if d == axis else 0 for d in range(len(wanted))])
             at += shape[axis]
-        return tuple([constant(xp, v, dtype, first) for v in out])
+        return tuple([np.array(v, dtype.numpy) if is_numpy else constant(xp, v, dtype, first) for v in out])
 
     return kernel
 

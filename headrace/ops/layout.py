@@ -64,22 +64,29 @@ def _transpose_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _transpose_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    def numpys(x: Any, perm: Any) -> Any:
+        if perm.shape != (x.ndim,):
+            raise _wrong_perm(x, perm)
+        return x.transpose(perm.tolist())
+
     def kernel(x: Any, perm: Any) -> Any:
         if perm.shape != (x.ndim,):
-            raise InvalidArgumentError(
-                f"transpose expects a vector of size {x.ndim}. But input(1) is of shape {shapes.show(perm.shape)}"
-            )
-        if xp is np:
-            return x.transpose(perm.tolist())
+            raise _wrong_perm(x, perm)
         axes = tuple([axis_in(axis, x.ndim, "perm") for axis in listed(perm)])
         if len({*axes}) != len(axes):
             raise ValueError("repeated axis in transpose")
         return xp.permute_dims(x, axes)
 
-    return kernel
+    return numpys if xp is np else kernel
 
 
-@override("Transpose", CPU, notes=[ContiguousResult])
+def _wrong_perm(x: Any, perm: Any) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"transpose expects a vector of size {x.ndim}. But input(1) is of shape {shapes.show(perm.shape)}"
+    )
+
+
+@override("Transpose", CPU, notes=[ContiguousResult], xp=True)
 def _contiguous_transpose(xp: Any, attrs: Mapping[str, Any], notes: Notes) -> Any:
     transpose = _transpose_kernel(xp, attrs)
     return lambda x, perm: contiguous(transpose(x, perm), xp)
@@ -494,6 +501,10 @@ def _mirror_grad_shape(c: Inference) -> Sequence[Shape]:
     return [tuple(out)]
 
 
+def _reversed(xp: Any, rows: Any) -> Any:
+    return rows[::-1] if xp is np else xp.flip(rows, axis=0)  # the standard has no steps backwards
+
+
 def _mirror_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     edge = int(attrs["mode"] == "REFLECT")
 
@@ -505,8 +516,8 @@ def _mirror_grad_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 _check_mirror(max(n, 0), before, after, edge)
                 x = xp.moveaxis(x, axis, 0)
                 core = copied(xp, x[before : before + n, ...])
-                core[edge : edge + before, ...] += xp.flip(x[:before, ...], axis=0)
-                core[n - edge - after : n - edge, ...] += xp.flip(x[before + n :, ...], axis=0)
+                core[edge : edge + before, ...] += _reversed(xp, x[:before, ...])
+                core[n - edge - after : n - edge, ...] += _reversed(xp, x[before + n :, ...])
                 x = xp.moveaxis(core, 0, axis)
         return x
 

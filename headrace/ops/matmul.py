@@ -86,25 +86,33 @@ _TURNS = ((False, False), (True, False), (False, True), (True, True))
 # *** MatMul ***
 
 
+def _checked(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Returns a product that raises `ValueError` for shapes that do not fit."""
+
+    def product(x: Any, y: Any) -> Any:
+        batches = zip(reversed(x.shape[:-2]), reversed(y.shape[:-2]), strict=False)
+        if x.shape[-1] != y.shape[-2] or any(m != n and 1 not in (m, n) for m, n in batches):
+            raise ValueError("the shapes do not fit")
+        return f(x, y)
+
+    return product
+
+
 def _matmul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     # `np.dot` would ask for overrides first
-    product = widened(np.ndarray.dot if xp is np else xp.matmul, attrs["T"], xp)
+    dot = widened(np.ndarray.dot if xp is np else _checked(xp.matmul), attrs["T"], xp)
     turn_a, turn_b = attrs["transpose_a"], attrs["transpose_b"]
-    fails = (ValueError,) if xp is np else ()  # errors of other namespaces are not known
 
     def kernel(a: Any, b: Any) -> Any:
         if a.ndim != 2 or b.ndim != 2:
             raise InvalidArgumentError(f"In[0] and In[1] must be matrices: {show(a.shape)} vs. {show(b.shape)}")
-        x, y = a.T if turn_a else a, b.T if turn_b else b
         try:
-            if fails or x.shape[1] == y.shape[0]:
-                return product(x, y)
-        except fails:
-            pass
-        raise InvalidArgumentError(
-            f"Matrix size-incompatible: In[0]: {show(a.shape)}, In[1]: {show(b.shape)} "
-            f"(transpose_a={turn_a}, transpose_b={turn_b})"
-        )
+            return dot(a.T if turn_a else a, b.T if turn_b else b)
+        except ValueError:
+            raise InvalidArgumentError(
+                f"Matrix size-incompatible: In[0]: {show(a.shape)}, In[1]: {show(b.shape)} "
+                f"(transpose_a={turn_a}, transpose_b={turn_b})"
+            ) from None
 
     return kernel
 
@@ -171,10 +179,13 @@ def _batch_kernel(broadcasts: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         adj_x, adj_y = attrs["adj_x"], attrs["adj_y"]
         out = attrs.get("Tout", attrs.get("T"))
-        product = widened(xp.matmul, out, xp)
+        multiply: Any = np.multiply
+        product: Any = np.matmul
+        if xp is not np:
+            multiply, product = _checked(xp.multiply), _checked(xp.matmul)
+        product = widened(product, out, xp)
         is_real = not out.is_complex  # infinity times a complex number is another one by the two functions
         to = converter(xp, out) if "Tout" in attrs else None
-        fails = (ValueError,) if xp is np else ()  # errors of other namespaces are not known
 
         def adjoint(x: Any) -> Any:
             turned = xp.matrix_transpose(x) if xp is not np else x.swapaxes(-1, -2)
@@ -193,23 +204,15 @@ def _batch_kernel(broadcasts: bool) -> Any:
                 x, y = to(x), to(y)
             x, y = adjoint(x) if adj_x else x, adjoint(y) if adj_y else y
             try:
-                if fails or _are_compatible(x.shape, y.shape):
-                    if x.shape[-1] == y.shape[-2] == 1 and is_real:
-                        return xp.multiply(x, y)  # the library of matrix products takes several times as long
-                    return product(x, y)
-            except fails:
-                pass
-            raise InvalidArgumentError(_mismatch(*given, adj_x, adj_y))
+                if x.shape[-1] == y.shape[-2] == 1 and is_real:
+                    return multiply(x, y)  # the library of matrix products takes several times as long
+                return product(x, y)
+            except ValueError:
+                raise InvalidArgumentError(_mismatch(*given, adj_x, adj_y)) from None
 
         return kernel
 
     return factory
-
-
-def _are_compatible(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
-    """Whether matrices of these shapes have products."""
-    batches = zip(reversed(x[:-2]), reversed(y[:-2]), strict=False)
-    return x[-1] == y[-2] and all(m == n or 1 in (m, n) for m, n in batches)
 
 
 def _mismatch(x: tuple[int, ...], y: tuple[int, ...], adj_x: bool, adj_y: bool) -> str:

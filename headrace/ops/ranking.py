@@ -348,12 +348,14 @@ def _in_top(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
             f"First dimension of predictions {rows} must match length of targets {targets.shape[0]}"
         )
     known = (targets >= 0) & (targets < classes)
-    if not xp.any(known):
+    # np.all and np.count_nonzero add two microseconds to the calls of these
+    every, count = (np.logical_and.reduce, np.add.reduce) if xp is np else (xp.all, xp.count_nonzero)
+    if every(~known):
         return known
     numbers = xp.arange(rows, dtype=targets.dtype, device=targets.device)
     aimed = predictions[numbers, xp.where(known, targets, 0)][:, None]
     # a row with NaN or infinity has no ranks, as in TensorFlow
-    return known & xp.all(xp.isfinite(predictions), axis=1) & (xp.count_nonzero(predictions > aimed, axis=1) < k)
+    return known & every(xp.isfinite(predictions), axis=1) & (count(predictions > aimed, axis=1) < k)
 
 
 def _in_top_v2_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:

@@ -181,8 +181,10 @@ def _mean(xp: Any, attrs: Mapping[str, Any]) -> Any:
     def whole(x: Any, axes: tuple[int, ...]) -> Any:
         n = max(math.prod(x.shape[a] for a in axes), 1)
         sums = total(x, axes)
+        if xp is np:
+            return ((sums - np.fmod(sums, n)) // n).astype(t.numpy)  # towards zero
         below = sums // n
-        return back(xp.where((sums < 0) & (below * n != sums), below + 1, below))  # towards zero
+        return back(xp.where((sums < 0) & (below * n != sums), below + 1, below))
 
     if t in INTEGER:
         return _over_axes(whole)

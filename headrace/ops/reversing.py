@@ -15,7 +15,7 @@ from headrace.dtypes import INDEX, NUMERIC, DType
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, op, type_attr
-from headrace.opkit.arrays import axis_in, boxed, dims, listed, placed, values_only
+from headrace.opkit.arrays import axis_in, bounds, boxed, dims, listed, placed, values_only
 from headrace.opkit.batch_rules import prefixing, shifting_axes
 from headrace.opkit.forms import reverse
 from headrace.opkit.jvp_rules import linear
@@ -174,8 +174,10 @@ def _reverse_sequence_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"Length of seq_lengths != input.dims({batch}), ({shapes.show(lengths.shape)} vs. {x.shape[batch]})"
             )
         n = x.shape[seq]
-        if lengths.shape[0] and not (xp.min(lengths) >= 0 and xp.max(lengths) <= n):
-            raise InvalidArgumentError(f"seq_lengths must be in [0, {n}], the size of dimension {seq}, got {lengths}")
+        least, greatest = bounds(xp, lengths) if lengths.shape[0] else (0, 0)
+        if least < 0 or greatest > n:
+            got = np.array(integers(lengths))
+            raise InvalidArgumentError(f"seq_lengths must be in [0, {n}], the size of dimension {seq}, got {got}")
         here = placed(xp, x)
         place = xp.arange(n, dtype=int64, **here)
         last = to_index(lengths)[:, None] - 1
@@ -251,7 +253,11 @@ def _roll_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"{shapes.show(shift.shape)} and {shapes.show(axis.shape)}"
             )
         total = [0] * x.ndim
-        for a, s in zip(integers(axis), integers(shift), strict=True):
+        if xp is np:
+            axes, shifts = axis.ravel().tolist(), shift.ravel().tolist()
+        else:
+            axes, shifts = integers(axis), integers(shift)
+        for a, s in zip(axes, shifts, strict=True):
             total[axis_in(a, x.ndim)] += s
         moved = [a for a, s in enumerate(total) if s and x.shape[a]]
         return xp.roll(x, tuple([total[a] % x.shape[a] for a in moved]), axis=tuple(moved)) if moved else x

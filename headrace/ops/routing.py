@@ -17,7 +17,7 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, flops_per_input, int_attr, op, type_attr
-from headrace.opkit.arrays import boxed, listed, single, values_only, zeros
+from headrace.opkit.arrays import bounds, boxed, listed, single, values_only, zeros
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.namespaces import constant, integers
 from headrace.opkit.scatter import first_in
@@ -55,7 +55,8 @@ def _partition_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 "data.shape must start with partitions.shape, "
                 f"got data.shape = {shapes.show(data.shape)}, partitions.shape = {shapes.show(partitions.shape)}"
             )
-        if 0 not in partitions.shape and (xp.min(partitions) < 0 or xp.max(partitions) >= n):
+        least, greatest = (0, 0) if 0 in partitions.shape else bounds(xp, partitions)
+        if least < 0 or greatest >= n:
             at = first_in(xp, (partitions < 0) | (partitions >= n))
             where = shapes.show(at) if at else ""
             raise InvalidArgumentError(f"partitions{where} = {listed(partitions[(*at, ...)])} is not in [0, {n})")
@@ -149,10 +150,10 @@ def _stitch_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                     f"{shapes.show(where.shape)} and go on as {shapes.show(row)}, as all the others do"
                 )
             if 0 not in where.shape:
-                least = int(xp.min(where))
+                least, greatest = bounds(xp, where)
                 if least < 0:
                     raise InvalidArgumentError(f"indices[{i}] is out of range: {least} is negative")
-                longest = max(longest, int(xp.max(where)) + 1)
+                longest = max(longest, int(greatest) + 1)
         out = zeros(xp, (longest, *row), dtype, data[0])
         if xp is not np:
             return _stitched(xp, out, indices, data)

@@ -28,11 +28,11 @@ from headrace.ir.opdef import (
 from headrace.opkit import forms
 from headrace.opkit.arrays import (
     axis_in,
+    bounds,
     boxed,
     check_size,
     dims,
     listed,
-    reshaper,
     shape_from,
     single,
     values_only,
@@ -62,15 +62,14 @@ _INDEX = type_attr(INDEX, dtypes.int32)
 # *** shapes of the inputs ***
 
 
-def _fits(xp: Any, numbers: Any, dtype: DType, like: Any) -> Any:
-    """The integers as an array of `dtype`, on the device of the array `like`.
+def _fits(numbers: Any, dtype: DType) -> np.ndarray:
+    """The integers as an array of `dtype`.
 
     Raises:
       InvalidArgumentError: an integer is too large for `dtype`.
     """
     try:
-        here = np.array(numbers, dtype.numpy)
-        return here if xp is np else constant(xp, here.tolist(), dtype, like)
+        return np.array(numbers, dtype.numpy)
     except OverflowError:
         raise InvalidArgumentError(
             f"Number of elements was larger than representable by 32-bit output type: {numbers}; use out_type=int64"
@@ -79,19 +78,21 @@ def _fits(xp: Any, numbers: Any, dtype: DType, like: Any) -> Any:
 
 def _shape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     out = attrs["out_type"]
-    return lambda x: _fits(xp, x.shape, out, x)
+    if xp is np:
+        return lambda x: _fits(x.shape, out)
+    return lambda x: constant(xp, _fits(x.shape, out).tolist(), out, x)
 
 
 def _shape_n_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    out = attrs["out_type"]
-    return single(lambda *xs: tuple(_fits(xp, x.shape, out, x) for x in xs), attrs["N"])
+    shape_of = _shape_kernel(xp, attrs)
+    return single(lambda *xs: tuple(map(shape_of, xs)), attrs["N"])
 
 
 def _size_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     out = attrs["out_type"]
     if xp is np:
-        return lambda x: _fits(xp, x.size, out, x)[()]
-    return lambda x: _fits(xp, math.prod(x.shape), out, x)
+        return lambda x: _fits(x.size, out)[()]
+    return lambda x: constant(xp, _fits(math.prod(x.shape), out).tolist(), out, x)
 
 
 def _rank_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -215,15 +216,17 @@ def _reshape_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _reshape_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
+    is_numpy = xp is np
+
     def kernel(x: Any, shape: Any) -> Any:
         if shape.ndim > 1:
             raise InvalidArgumentError(f"sizes input must be 1-D, not {shapes.show(shape.shape)}")
         if not shape.ndim:
             wanted = [int(shape)]  # a scalar is accepted as a vector of one element
         else:
-            wanted = shape.tolist() if xp is np else listed(shape)
+            wanted = shape.tolist() if is_numpy else listed(shape)
         try:
-            if xp is np and (not wanted or min(wanted) >= -1):  # numpy infers the size for any negative number
+            if is_numpy and (not wanted or min(wanted) >= -1):  # numpy infers the size for any negative number
                 return x.reshape(wanted)
         except ValueError:
             pass
@@ -308,7 +311,7 @@ def _expand_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if dim.ndim and math.prod(dim.shape) != 1:
             raise InvalidArgumentError(f"'dim' must have a single value, got shape {shapes.show(dim.shape)}")
         old = x.shape
-        at = int(dim) if dim.ndim == 0 else int(xp.reshape(dim, ()))
+        at = int(dim) if dim.ndim == 0 else int(dim[(0,) * dim.ndim])
         n = len(old) + 1
         if not -n <= at < n:
             raise InvalidArgumentError(f"Tried to expand dim index {at} for tensor with {n - 1} dimensions.")
@@ -372,9 +375,11 @@ def _squeeze_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _squeeze_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    wanted, reshape = attrs["squeeze_dims"], reshaper(xp)
+    wanted = attrs["squeeze_dims"]
     if not wanted:
-        return lambda x: reshape(x, tuple([d for d in x.shape if d != 1]))
+        if xp is np:
+            return lambda x: x.reshape([d for d in x.shape if d != 1])
+        return lambda x: xp.reshape(x, tuple([d for d in x.shape if d != 1]))
 
     def kernel(x: Any) -> Any:
         old = x.shape
@@ -382,7 +387,8 @@ def _squeeze_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for i in gone:
             if old[i] != 1:
                 raise InvalidArgumentError(f"Can not squeeze dim[{i}], expected a dimension of 1, got {old[i]}")
-        return reshape(x, tuple([d for i, d in enumerate(old) if i not in gone]))
+        left = tuple([d for i, d in enumerate(old) if i not in gone])
+        return x.reshape(left) if xp is np else xp.reshape(x, left)
 
     return kernel
 
@@ -540,7 +546,8 @@ def _broadcast_args_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def kernel(x: Any, y: Any) -> Any:
         try:
-            return constant(xp, shapes.broadcast(dims(x), dims(y)) or (), dtype, x)
+            out = shapes.broadcast(dims(x), dims(y)) or ()
+            return np.array(out, dtype.numpy) if xp is np else constant(xp, out, dtype, x)
         except ValueError as e:
             raise InvalidArgumentError(f"Incompatible shapes for broadcasting: {e}") from None
 
@@ -590,7 +597,8 @@ def _unravel_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError("received empty tensor indices")
         if math.prod(sizes) > np.iinfo(index.numpy).max:
             raise InvalidArgumentError(f"Input dims product is causing integer overflow: {sizes}")
-        if xp.min(indices) < 0 or xp.max(indices) >= math.prod(sizes):
+        least, greatest = bounds(xp, indices)
+        if least < 0 or greatest >= math.prod(sizes):
             raise InvalidArgumentError(f"index is out of bound as with dims {sizes}: got {listed(indices)}")
         if not sizes:  # numpy gives no coordinates an empty shape
             return zeros(xp, (0, *indices.shape), index, indices)

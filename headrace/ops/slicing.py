@@ -8,7 +8,6 @@ of other namespaces.
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -83,7 +82,7 @@ def _slice_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _slice_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    numbers = operator.methodcaller("tolist") if xp is np else listed
+    is_numpy = xp is np
 
     def kernel(x: Any, begin: Any, size: Any) -> Any:
         rank = x.ndim
@@ -94,7 +93,8 @@ def _slice_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             )
         if not rank:
             return x
-        return x[tuple(map(_bounds_of_slice, itertools.count(), numbers(begin), numbers(size), x.shape))]
+        starts, sizes = (begin.tolist(), size.tolist()) if is_numpy else (listed(begin), listed(size))
+        return x[tuple(map(_bounds_of_slice, itertools.count(), starts, sizes, x.shape))]
 
     return kernel
 

@@ -38,8 +38,8 @@ from headrace.records import record
 from headrace.resources.manager import Handle, destroy, handle_of, resource_of
 from headrace.resources.values import int_of, shape_of
 from headrace.resources.variable import (
-    DeviceVariable,
     CountedVariable,
+    DeviceVariable,
     Ref,
     Variable,
     by_handle,

@@ -28,7 +28,6 @@ from headrace.opkit.namespaces import constant, integers
 from headrace.opkit.tensor_lists import (
     ELEMENT,
     SHAPED,
-    arrays_in,
     element_shape_input,
     held,
     keeps_list,
@@ -37,11 +36,11 @@ from headrace.opkit.tensor_lists import (
     of_element,
     row_shape,
     same_list,
-    shape_reader,
     without,
 )
+from headrace.resources.element_shapes import element_shape_of
 from headrace.resources.tensor_list import TensorList, list_of
-from headrace.resources.values import int_of, shape_of
+from headrace.resources.values import arrays_of, int_of, shape_of
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -98,18 +97,18 @@ def _element_shape_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _empty(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
-    dtype, read = attrs["element_dtype"], shape_reader(xp)
+    dtype = attrs["element_dtype"]
 
     def kernel(element_shape: Any, max_num_elements: Any) -> TensorList:
         n = int_of(max_num_elements, "max_num_elements")
-        return TensorList(dtype, read(element_shape), max_num_elements=None if n == -1 else n)
+        return TensorList(dtype, element_shape_of(element_shape), max_num_elements=None if n == -1 else n)
 
     return kernel
 
 
 def _reserve(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
-    dtype, read = attrs["element_dtype"], shape_reader(xp)
-    return lambda shape, n: TensorList.reserve(dtype, read(shape), int_of(n, "num_elements"))
+    dtype = attrs["element_dtype"]
+    return lambda shape, n: TensorList.reserve(dtype, element_shape_of(shape), int_of(n, "num_elements"))
 
 
 def _push(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
@@ -146,12 +145,12 @@ def _push_counted(ctx: KernelContext, attrs: Attrs, notes: Notes) -> Callable[[A
     return kernel
 
 
-override("TensorListPushBack", CPU, notes=[ResidualPush])(_push_residual)
+override("TensorListPushBack", CPU, notes=[ResidualPush], xp=True)(_push_residual)
 override("TensorListPushBack", CPU, form="stateful", notes=[ResidualPush, CountedResidual])(_push_counted)
 
 
 def _push_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
-    dtype, arrays = attrs["element_dtype"], arrays_in(xp)
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handles: Any, tensor: Any) -> Any:
         if len(shape_of(handles)) != 1:
@@ -173,10 +172,10 @@ def _push_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
 
 
 def _pop(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[TensorList, Any]]:
-    dtype, read, arrays = attrs["element_dtype"], shape_reader(xp), arrays_in(xp)
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handle: Any, element_shape: Any) -> tuple[TensorList, Any]:
-        shape = read(element_shape)
+        shape = element_shape_of(element_shape)
         rest, element = list_of(handle, dtype).pop(shape, arrays)
         _check_fits(element, shape)
         return rest, element
@@ -185,7 +184,7 @@ def _pop(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[TensorList, Any]]:
 
 
 def _pop_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[Any, Any]]:
-    pop, dtype, arrays = _pop(xp, attrs), attrs["element_dtype"], arrays_in(xp)
+    pop, dtype, arrays = _pop(xp, attrs), attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handles: Any, element_shape: Any) -> tuple[Any, Any]:
         rest, out = np.empty(len(handles), object), [None] * len(handles)
@@ -197,10 +196,10 @@ def _pop_batch(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[Any, Any]]:
 
 
 def _get(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], Any]:
-    dtype, read, arrays = attrs["element_dtype"], shape_reader(xp), arrays_in(xp)
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handle: Any, index: Any, element_shape: Any) -> Any:
-        shape = read(element_shape)
+        shape = element_shape_of(element_shape)
         element = list_of(handle, dtype).get(int_of(index, "index"), shape, arrays)
         _check_fits(element, shape)
         return element
@@ -250,7 +249,7 @@ def _concat_lists(xp: Any, attrs: Attrs, notes: Notes = NO_NOTES) -> Callable[[A
     return kernel
 
 
-override("TensorListConcatLists", CPU, notes=[JoinedElementShapes])(_concat_lists)
+override("TensorListConcatLists", CPU, notes=[JoinedElementShapes], xp=True)(_concat_lists)
 
 
 def _split_lists(xp: Any, attrs: Attrs) -> Callable[[Any, Any], tuple[Any, Any]]:

@@ -17,25 +17,24 @@ from headrace.ir.infer import Inference, constant_value
 from headrace.ir.op_roles import ListRole
 from headrace.ir.opdef import Facts, int_attr, op, shape_attr, type_attr
 from headrace.opkit import batch_lists
+from headrace.opkit.arrays import on_host
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.namespaces import constant, integers
 from headrace.opkit.tensor_lists import (
     ELEMENT,
     SHAPED,
-    arrays_in,
     element_shape_input,
     held,
     keeps_list,
     length,
     new_list,
     of_element,
-    on_host,
     row_shape,
-    shape_reader,
     without,
 )
+from headrace.resources.element_shapes import element_shape_of
 from headrace.resources.tensor_list import TensorList, list_of
-from headrace.resources.values import int_of
+from headrace.resources.values import arrays_of, int_of
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -86,48 +85,52 @@ def _split_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _from_tensor(xp: Any, attrs: Attrs) -> Callable[[Any, Any], TensorList]:
-    dtype, read, arrays = attrs["element_dtype"], shape_reader(xp), arrays_in(xp)
-    return lambda tensor, shape: TensorList.from_tensor(tensor, dtype, read(shape), arrays)
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
+    return lambda tensor, shape: TensorList.from_tensor(tensor, dtype, element_shape_of(shape), arrays)
 
 
 def _stack(xp: Any, attrs: Attrs) -> Callable[[Any, Any], Any]:
-    dtype, n, read, arrays = attrs["element_dtype"], attrs["num_elements"], shape_reader(xp), arrays_in(xp)
-    return lambda handle, shape: list_of(handle, dtype).stack(read(shape), n, arrays)
+    dtype, n, arrays = attrs["element_dtype"], attrs["num_elements"], arrays_of(xp)
+    return lambda handle, shape: list_of(handle, dtype).stack(element_shape_of(shape), n, arrays)
 
 
 def _gather(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], Any]:
-    dtype, read, arrays = attrs["element_dtype"], shape_reader(xp), arrays_in(xp)
-    return lambda handle, indices, shape: list_of(handle, dtype).gather(on_host(indices), read(shape), arrays)
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
+
+    def kernel(handle: Any, indices: Any, shape: Any) -> Any:
+        return list_of(handle, dtype).gather(on_host(indices), element_shape_of(shape), arrays)
+
+    return kernel
 
 
 def _scatter(xp: Any, attrs: Attrs) -> Callable[..., TensorList]:
-    dtype, read, arrays = attrs["element_dtype"], shape_reader(xp), arrays_in(xp)
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(tensor: Any, indices: Any, shape: Any, n: Any = _AS_MANY_AS_NEEDED) -> TensorList:
         size = int_of(n, "num_elements")
-        return TensorList.scattered(tensor, on_host(indices), dtype, read(shape), size, arrays)
+        return TensorList.scattered(tensor, on_host(indices), dtype, element_shape_of(shape), size, arrays)
 
     return kernel
 
 
 def _scatter_into(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:
-    dtype, arrays = attrs["element_dtype"], arrays_in(xp)
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
     return lambda handle, tensor, indices: list_of(handle, dtype).scatter(tensor, on_host(indices), arrays)
 
 
 def _concat(xp: Any, attrs: Attrs) -> Callable[[Any], tuple[Any, Any]]:
-    dtype, shape, arrays = attrs["element_dtype"], attrs["element_shape"], arrays_in(xp)
+    dtype, shape, arrays = attrs["element_dtype"], attrs["element_shape"], arrays_of(xp)
     return lambda handle: _with_lengths(xp, list_of(handle, dtype).concat(shape, (), arrays))
 
 
 def _concat_v2(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    dtype, read, arrays = attrs["element_dtype"], shape_reader(xp), arrays_in(xp)
+    dtype, arrays = attrs["element_dtype"], arrays_of(xp)
 
     def kernel(handle: Any, shape: Any, leading_dims: Any) -> tuple[Any, Any]:
         dims = integers(leading_dims)
         if min(dims, default=0) < 0:
             raise InvalidArgumentError(f"leading_dims must not be negative, got {list(dims)}")
-        return _with_lengths(xp, list_of(handle, dtype).concat(read(shape), dims, arrays))
+        return _with_lengths(xp, list_of(handle, dtype).concat(element_shape_of(shape), dims, arrays))
 
     return kernel
 
@@ -139,8 +142,8 @@ def _with_lengths(xp: Any, joined: tuple[Any, Any]) -> tuple[Any, Any]:
 
 
 def _split(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:
-    dtype, read = attrs["element_dtype"], shape_reader(xp)
-    return lambda tensor, shape, lengths: TensorList.split(tensor, on_host(lengths), dtype, read(shape))
+    dtype = attrs["element_dtype"]
+    return lambda tensor, shape, lengths: TensorList.split(tensor, on_host(lengths), dtype, element_shape_of(shape))
 
 
 # *** gradients ***

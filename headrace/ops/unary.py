@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import cmath
 import math
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,7 +40,7 @@ from headrace.opkit.elementwise import (
     widened,
 )
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import converter, is_standard, real_and_imag
+from headrace.opkit.namespaces import converter, is_standard
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw, unary
 
@@ -335,14 +336,21 @@ op(
 _PARTS = {"T": type_attr(COMPLEX, complex64), "Tout": type_attr({float32, float64}, float32)}
 
 
+def _angle(xp: Any) -> Any:
+    if is_standard(xp):
+        return lambda x: xp.atan2(xp.imag(x), xp.real(x))
+    return lambda x: xp.atan2(x.imag, x.real)
+
+
 def _part(formula: Any) -> Any:
-    """The kernel factory of a real function of complex numbers, with output dtype `Tout`."""
+    """The kernel factory of a real function `formula(xp)` of complex numbers, with output dtype `Tout`."""
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
+        compute = formula(xp)
         if attrs["Tout"].size * 2 == attrs["T"].size:
-            return lambda x: formula(xp, x)
+            return compute
         convert = converter(xp, attrs["Tout"])
-        return lambda x: convert(formula(xp, x))
+        return lambda x: convert(compute(x))
 
     return factory
 
@@ -371,14 +379,14 @@ def _angle_grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 for _type, _args, _formula, _grad, _jvp, _oracle, _doc in (
-    ("ComplexAbs", "x: T, y: Tout", lambda xp, x: xp.abs(x),
+    ("ComplexAbs", "x: T, y: Tout", lambda xp: xp.abs,
      _abs_grad, None, abs, "The absolute values of complex numbers."),
-    ("Real", "input: T, output: Tout", lambda xp, x: real_and_imag(xp, x)[0],
+    ("Real", "input: T, output: Tout", lambda xp: xp.real if is_standard(xp) else operator.attrgetter("real"),
      lambda b, n, dy: [_as_complex(b, n, dy)], linear("input"), lambda x: x.real, "The real parts."),
-    ("Imag", "input: T, output: Tout", lambda xp, x: real_and_imag(xp, x)[1],
+    ("Imag", "input: T, output: Tout", lambda xp: xp.imag if is_standard(xp) else operator.attrgetter("imag"),
      lambda b, n, dy: [b.Complex(b.ZerosLike(dy), dy, Tout=n.attrs["T"])], linear("input"), lambda x: x.imag,
      "The imaginary parts."),
-    ("Angle", "input: T, output: Tout", lambda xp, x: xp.atan2(*reversed(real_and_imag(xp, x))),
+    ("Angle", "input: T, output: Tout", _angle,
      _angle_grad, None, cmath.phase, "The angles of complex numbers, in radians."),
 ):  # fmt: skip
     _in, _out = _args.split(", ")

@@ -1,15 +1,15 @@
 """Steps on the host and one device of another library, as one graph with explicit copies.
 
-The partitioner cuts a step into a part for each device, and their executors exchange tokens. Where a device belongs to
-this process and its kernels are called from Python, one thread can run both parts: the step then becomes one function in
-which a kernel of the device is a call like any other. `join` prepares its graph:
+The partitioner cuts a step into a part for each device, and their executors exchange tokens. Where a device belongs
+to this process and its kernels are called from Python, one thread can run both parts: the step then becomes one
+function in which a kernel of the device is a call like any other. `join` prepares its graph:
 
 * Each operation gets a note `OnDevice` if a kernel of the device computes it. The others run on the host.
 * Each tensor has one *residence*, the host or the device. Where an operation reads a tensor of the other residence, a
-  copy is inserted behind its producer: `_ToDevice` or `_ToHost`. An operation that reads only shapes reads both.
+  copy is inserted behind its producer: `_ToDevice` or `_ToHost`. An operation that reads shapes only takes both.
 * A loop variable resides on the device if its next value is computed there, and an output of a conditional if a branch
-  computes it there. Predicates reside on the host, and so do small integers (counters, axes, shapes), wherever they were
-  placed: kernels read them to know what to do, and a copy would make the host wait for the device.
+  computes it there. Predicates reside on the host, and so do small integers (counters, axes, shapes), wherever they
+  were placed: kernels read them to know what to do, and a copy would make the host wait for the device.
 * Strings, handles and lists are Python objects on the host. So a list has values of the host alone.
 
 The fixpoint of the residence of loop variables starts from the host. It can only move variables to the device, so that
@@ -26,7 +26,7 @@ from headrace.ir import walk
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, owns_all, param_offset
 from headrace.ir.graph import FuncGraph
-from headrace.ir.kernel import CPU, find_kernel
+from headrace.ir.kernel import CPU, find_kernel, host_inputs
 from headrace.ir.notes import OnDevice
 from headrace.ir.order import is_constant
 
@@ -111,7 +111,9 @@ class _Join:
             elif op.type == "_Arg":
                 continue
             else:
-                found = [self.computes(op) and (_may_reside(t) or t.dtype.is_ref) for t in op.outputs]
+                is_there = self.computes(op)
+                of_refs = is_there or any(t.dtype.is_ref and self._is_there(t) for t in op.inputs)
+                found = [of_refs if t.dtype.is_ref else is_there and _may_reside(t) for t in op.outputs]
             for t, is_there in zip(op.outputs, found, strict=True):
                 self._settle(t, is_there)
         return [self._is_there(t) for t in graph.results] if isinstance(graph, FuncGraph) else []
@@ -153,7 +155,8 @@ class _Join:
             elif op.type != "_Arg" and (op.opdef.facts.forwards is None or not op.opdef.is_pure):
                 is_there = self.computes(op)
                 if is_there or not op.opdef.facts.shape_only:
-                    self._give(edit, op, lambda i, there=is_there: there)  # type: ignore[misc]
+                    host = host_inputs(op.opdef, op.attrs)
+                    self._give(edit, op, lambda i, there=is_there, host=host: there and i not in host)  # type: ignore[misc]
                 edit.set_device(op, self._name if is_there else "")
             elif op.type != "_Arg" and len(op.inputs) > 1:  # only its first input is forwarded
                 self._give(edit, op, lambda i, first=op.inputs[0]: self._is_there(first))  # type: ignore[misc]

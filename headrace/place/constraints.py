@@ -65,8 +65,7 @@ class Constraints:
         self._bodies = bodies
         self._devices = {name: DeviceSpec.from_string(name) for name in cluster.names}
         self._types = list(dict.fromkeys(d.type for d in cluster.devices))
-        # Merges with a reader of the index of the input that arrived: the executor makes this number, and does so for
-        #   CPUs
+        # Merges with a reader of the index of the input that arrived: the executor makes this number on the host
         self._telling = {
             t.op
             for group in colocation.groups
@@ -104,7 +103,10 @@ class Constraints:
 
     def _able(self, op: Operation) -> frozenset[str]:
         """Devices with a kernel for `op`."""
-        if op in self._telling or (op.opdef.structured and op.opdef.structured != "Call"):  # compiled code is for CPUs
+        if op in self._telling:
+            types = [t for t in self._types if t == kernel.CPU or kernel.has_namespace(t or "")]
+            return frozenset(name for name, spec in self._devices.items() if spec.type in types)
+        if op.opdef.structured and op.opdef.structured != "Call":  # compiled code is for CPUs
             return frozenset(name for name, spec in self._devices.items() if spec.type == kernel.CPU)
         if op.opdef.primitive or op.opdef.structured or op.opdef.facts.graph_end:
             return frozenset(self._devices)
@@ -136,6 +138,8 @@ class Constraints:
                     op.name,
                     op,
                 )
+            if place not in devices and self._soft and self._hosts(group, place):
+                devices = frozenset((place,))
             if place not in devices:
                 why = f"'{op.name}' was placed on {place!r} before" + (
                     f", '{who.name}' on another device"
@@ -145,6 +149,23 @@ class Constraints:
                 raise self._impossible(group, op, why, who)
             devices, who = frozenset((place,)), op
         return devices, who
+
+    def _hosts(self, group: Group, device: str) -> bool:
+        """Whether a device can have a group, some of whose operations only have kernels on the host.
+
+        The device's type has a namespace. These operations then run on copies (`ir.kernel.host_kernel`).
+        """
+        if not kernel.has_namespace(self._devices[device].type or ""):
+            return False
+        lacking = [op for op in group.ops if device not in self._able(op)]
+        if any(op.opdef.structured or op in self._telling or kernel.find_kernel(op) is None for op in lacking):
+            return False
+        for op in lacking:
+            self.reasons[op] = (
+                f"it is colocated with others on {device!r}, which has no kernel for '{op.type}': the host"
+            )
+            self.reasons[op] += " computes it on copies"
+        return True
 
     def _narrowed(self, group: Group, op: Operation, devices: frozenset[str], who: Operation | None) -> frozenset[str]:
         """Reduces `devices` to those that `op` requests.

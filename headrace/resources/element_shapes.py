@@ -24,7 +24,10 @@ def element_shape_of(value: Value) -> Shape:
       InvalidArgumentError: The tensor is neither.
     """
     if value.ndim == 1:
-        dims = tuple(value.tolist())
+        try:
+            dims = tuple(value.tolist())
+        except AttributeError:  # of a namespace without this method
+            dims = tuple([int(value[i]) for i in range(value.shape[0])])
         if not dims or min(dims) >= 0:
             return dims
         if min(dims) < -1:
@@ -36,7 +39,7 @@ def element_shape_of(value: Value) -> Shape:
         )
     if value != -1:
         raise InvalidArgumentError(
-            f"The only valid scalar shape tensor is the fully unknown shape specified as -1, got {value}."
+            f"The only valid scalar shape tensor is the fully unknown shape specified as -1, got {int(value)}."
         )
     return None
 
@@ -97,18 +100,18 @@ def pieces(tensor: np.ndarray, lengths: np.ndarray, element_shape: Shape) -> lis
             f"tensor shape {show(tensor)} is not compatible with element_shape {shapes.show(element_shape)}"
         )
     out = []
-    start = 0
+    start, rows = 0, tensor.shape[0]
     for length in lengths.tolist():
         if length < 0:
             raise InvalidArgumentError(f"Invalid value in lengths: {length}; a length must not be negative")
         end = start + length
-        if end > tensor.shape[0]:
+        if end > rows:
             raise InvalidArgumentError(
-                f"Attempting to slice [{start}, {end}] from tensor with length {tensor.shape[0]}: "
+                f"Attempting to slice [{start}, {end}] from tensor with length {rows}: "
                 "the lengths add up to more than that"
             )
         out.append(tensor[start:end, ...])
         start = end
-    if start != tensor.shape[0]:
-        raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {tensor.shape[0]} Values used: {start}")
+    if start != rows:
+        raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {rows} Values used: {start}")
     return out

@@ -678,7 +678,7 @@ def _fuller(a: TensorList | None, b: TensorList | None) -> TensorList | None:
 def _add(a: Any, b: Any) -> Any:
     if a is None or b is None:
         return b if a is None else a
-    if not values.is_foreign(a) and numpy_dtype_of(a).kind == "O":
+    if getattr(numpy_dtype_of(a), "kind", "") == "O":  # other namespaces have other dtype objects
         return a.add(b)
     if shape_of(a) != shape_of(b):
         raise InvalidArgumentError(

@@ -13,6 +13,7 @@ this module has it for numpy.
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -53,6 +54,38 @@ def shape_of(value: Value) -> tuple[int, ...]:
 def numpy_dtype_of(value: Value) -> np.dtype:
     """The numpy element type of a value; `object` for a bare object."""
     return getattr(value, "dtype", _OBJECT)
+
+
+class ArraysOf:
+    """`Arrays` of a namespace of the Python array API standard; handles and strings are numpy's."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+
+    def zeros(self, dtype: DType, shape: tuple[int, ...]) -> Value:
+        if dtype in dtypes.OBJECT:
+            return zeros(dtype, shape)
+        return self._xp.zeros(shape, dtype=getattr(self._xp, dtype.name))
+
+    def stack(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        if dtype in dtypes.OBJECT:
+            return stack(values, dtype, shape)
+        return self._xp.stack(values) if values else self.zeros(dtype, (0, *shape))
+
+    def concat(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        if dtype in dtypes.OBJECT:
+            return concat(values, dtype, shape)
+        return self._xp.concat(values) if values else self.zeros(dtype, (0, *shape))
+
+    def rows(self, array: Value, dtype: DType) -> list[Value]:
+        if dtype in dtypes.OBJECT:
+            return rows(array, dtype)
+        return [array[i, ...] for i in range(array.shape[0])]
+
+
+def arrays_of(xp: Any) -> Arrays:
+    """The functions that make arrays of a namespace."""
+    return sys.modules[__name__] if xp is np else ArraysOf(xp)
 
 
 def is_foreign(value: Value) -> bool:

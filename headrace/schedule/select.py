@@ -119,8 +119,6 @@ class Resource:
     kernel: Kernel
 
 
-_COPIES = ("_ToDevice", "_ToHost")  # between a device and the host, by kernels of the host
-
 Instruction: TypeAlias = Nothing | Constant | Forward | ListOperation | Map | Move | KernelCall | Resource
 
 
@@ -179,7 +177,7 @@ class Selection:
         kernel = self._kernels.get(op)
         if kernel is None:
             there = op.notes.get(OnDevice)
-            kernel = find_kernel(op) if there is None or op.type in _COPIES else _kernel_on(op, there.device)
+            kernel = (None if there is None else _kernel_on(op, there.device)) or find_kernel(op)
             assert kernel is not None
             self._kernels[op] = kernel
         return kernel

@@ -166,7 +166,7 @@ def test_work_is_done_in_its_own_threads() -> None:
     threads: set[str] = set()
 
     @hr.register_kernel("Softplus", "DLP")
-    def softplus(xp: Any, attrs: Any) -> Callable[[Any], Any]:
+    def softplus(attrs: Any) -> Callable[[Any], Any]:
         def f(x: Any) -> Any:
             threads.add(threading.current_thread().name)
             return x.__class__(x.device, np.log1p(np.exp(x._cells)))
@@ -237,7 +237,7 @@ def test_a_session_without_such_a_device() -> None:
 
 def test_a_kernel_that_fails_names_the_users_line() -> None:
     @hr.register_kernel("Sin", "DLP")
-    def sin(xp: Any, attrs: Any) -> Callable[[Any], Any]:
+    def sin(attrs: Any) -> Callable[[Any], Any]:
         def f(x: Any) -> Any:
             raise ValueError("overheated")
 
@@ -255,7 +255,7 @@ def test_a_kernel_that_fails_names_the_users_line() -> None:
 
 def test_a_kernel_with_a_mistake_is_whose_it_is() -> None:
     @hr.register_kernel("Sin", form="pure")
-    def sin(xp: Any, attrs: Any) -> Callable[[Any], Any]:
+    def sin(attrs: Any) -> Callable[[Any], Any]:
         return lambda x: x.sine()
 
     told = r"failed with AttributeError: .*sine'\. It was registered at .*test_device\.py:\d+\."
@@ -277,7 +277,7 @@ class Full(LocalDevice):
 
 def test_a_copy_that_fails_says_of_what() -> None:
     hr.register_device("Full", Full)
-    hr.register_kernel("Sin", "Full")(lambda xp, attrs: lambda x: x)
+    hr.register_kernel("Sin", "Full")(lambda attrs: lambda x: x)
     with hr.Graph() as g:
         x = hr.placeholder(hr.float32, [], "x")
         a = hr.cos(x, name="a")
@@ -415,14 +415,14 @@ def test_which_input_of_a_merge_came() -> None:
 
 def test_it_may_have_a_kernel_for_constants() -> None:
     @hr.register_kernel("Const", "DLP")
-    def const(xp: Any, attrs: Any) -> Callable[[], Any]:
+    def const(attrs: Any) -> Callable[[], Any]:
         from headrace_dlp import DLPArray
 
         return lambda: DLPArray(FULL, attrs["value"])
 
     @hr.register_kernel("Add", "DLP")
     @hr.register_kernel("AddV2", "DLP")
-    def add(xp: Any, attrs: Any) -> Callable[[Any, Any], Any]:
+    def add(attrs: Any) -> Callable[[Any, Any], Any]:
         return lambda x, y: x.__class__(x.device, x._cells + y._cells)
 
     with hr.Graph() as g:

@@ -66,8 +66,8 @@ class Mirror(LocalDevice):
 def kernel(record: OpDef) -> Callable[..., Any]:
     """A factory of kernels that do what those of the CPU do."""
 
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
-        f = record.kernel(xp, attrs)
+    def factory(attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        f = record.kernel(np, attrs)
         ins, outs = record.input_dtypes(attrs), record.output_dtypes(attrs)
 
         def mirrored(*args: Any) -> Any:

@@ -34,7 +34,7 @@ from headrace.extend import NOT_DIFFERENTIABLE, same_as
 
 spare = hr.register_op(
     "Spare", "x: T", "y: T", {"T": hr.dtypes.FLOATING}, shape=same_as(0), grad=NOT_DIFFERENTIABLE,
-    kernel=lambda xp, attrs: lambda x: x + x,
+    kernel=lambda attrs: lambda x: x + x,
 )
 """
 ENTRY = "[headrace.plugins]\nspare = spare\n"
@@ -90,7 +90,7 @@ def test_an_op_that_is_missed(install: Any, how: str) -> None:
         elif how == "graph":
             y = g.add_op("Spare", "y", [x], {"T": hr.float32}).outputs[0]
         elif how == "kernel":
-            hr.register_kernel("Spare", "CPU")(lambda xp, attrs: lambda x: x + x)
+            hr.register_kernel("Spare", "CPU")(lambda attrs: lambda x: x + x)
             y = hr.raw_ops.Spare(x=x)
     if how == "eager builder":
         assert float(y) == 6.0
@@ -116,7 +116,7 @@ def test_explicitly(install: Any) -> None:
 
 
 def test_a_plugin_may_need_another(install: Any) -> None:
-    late = "import headrace as hr\nhr.register_kernel('Spare', 'DLP')(lambda xp, attrs: abs)\n"
+    late = "import headrace as hr\nhr.register_kernel('Spare', 'DLP')(lambda attrs: abs)\n"
     install("a-late", "[headrace.plugins]\na = late\n", {"late": late})
     install("spare-ops", ENTRY, {"spare": SPARE})
     assert hr.load_plugins() == ["spare", "a"]

@@ -169,8 +169,8 @@ class _Loud(Note):
 
 def test_a_kernel_for_a_note_precedes_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "_overrides", {})
-    kernel.override("Neg", "CPU", notes=[_Loud])(lambda xp, attrs, found: lambda x: -x * found[_Loud].by)
-    kernel.override("Neg", "CPU", notes=[_Loud, ResidualPop])(lambda xp, attrs, found: lambda x: x)
+    kernel.override("Neg", "CPU", notes=[_Loud])(lambda attrs, found: lambda x: -x * found[_Loud].by)
+    kernel.override("Neg", "CPU", notes=[_Loud, ResidualPop])(lambda attrs, found: lambda x: x)
     g = from_text("x = Const[value=float32[]{2.0}, dtype=float32] | a = Neg(x)".replace(" | ", "\n"))
     a = g.get_operation_by_name("a")
     x = a.inputs
@@ -182,4 +182,4 @@ def test_a_kernel_for_a_note_precedes_the_record(monkeypatch: pytest.MonkeyPatch
         results.append(float(kernel.made_for(op, found)(2.0)))
     assert results == [-2, -2, -6, 2]
     with pytest.raises(KeyError, match="with the note _Loud is registered already"):
-        kernel.override("Neg", "CPU", notes=[_Loud])(lambda xp, attrs, found: lambda x: x)
+        kernel.override("Neg", "CPU", notes=[_Loud])(lambda attrs, found: lambda x: x)

@@ -48,5 +48,5 @@ def named(ops: Sequence[Operation], of: dict[Operation, str]) -> dict[str, str]:
 for _op in ("MatMul", "Identity", "NoOp"):
 
     @override(_op, "SLIM")
-    def _kernel(xp: Any, attrs: Any) -> Callable[..., Any]:
+    def _kernel(attrs: Any) -> Callable[..., Any]:
         return lambda *x: x[0]

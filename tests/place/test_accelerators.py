@@ -16,7 +16,7 @@ from tests.place.placing import TASK, lowered, short
 NAMES = {type: (f"{TASK}CPU:0", f"{TASK}{type}:0") for type in ("TORCH", "GPU", "SLIM")}
 
 
-def _kernel(xp: Any, attrs: Any) -> Callable[..., Any]:
+def _kernel(attrs: Any) -> Callable[..., Any]:
     return lambda *x: x[0]
 
 

@@ -28,9 +28,9 @@ def _shape(c: Any) -> list[Any]:
 def custom_ops() -> Iterator[None]:
     """Registers `TestPure`, `TestHeavy`, `TestStateful` and `TestAsync` for the length of a `with` block."""
     forms: dict[str, dict[str, Any]] = {
-        "TestPure": {"kernel": lambda xp, attrs: functions[attrs["key"]]},
+        "TestPure": {"kernel": lambda attrs: functions[attrs["key"]]},
         "TestHeavy": {
-            "kernel": lambda xp, attrs: functions[attrs["key"]],
+            "kernel": lambda attrs: functions[attrs["key"]],
             "facts": Facts(cost=lambda ins, outs: 1e12),
         },
         "TestStateful": {"stateful": lambda ctx, attrs: lambda *args: functions[attrs["key"]](ctx, *args)},

@@ -339,7 +339,7 @@ def test_ops_of_extensions_state_their_rule() -> None:
 
     given: Any = {
         "shape": shape,
-        "kernel": lambda xp, attrs: lambda x: x[..., [0, -1]],
+        "kernel": lambda attrs: lambda x: x[..., [0, -1]],
         "grad": extend.missing("a test"),
     }
     with pytest.raises(TypeError, match=r"batch= must be a function or missing\('why'\), got 3"):

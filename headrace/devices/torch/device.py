@@ -154,7 +154,7 @@ def register() -> None:
         override("Const", type, {"dtype": DTYPES})(_constant)
 
 
-def _constant(xp: Any, attrs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
+def _constant(attrs: Mapping[str, Any]) -> Callable[[], torch.Tensor]:
     value = tensor_of(attrs["value"])
     return lambda: value
 

@@ -39,6 +39,7 @@ for _type in _STATEFUL:
     for _device in DEVICES:
         override(_type, _device, form="stateful")(_drawn(_type))
 
+
 @for_torch(_STATELESS)
 def _by_the_host(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
     def kernel(*inputs: Any) -> NoReturn:

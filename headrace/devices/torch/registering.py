@@ -66,7 +66,7 @@ def for_torch(
         for op in (ops,) if isinstance(ops, str) else ops:
             made = _with_reference(op, factory)
             for device in DEVICES:
-                override(op, device, constraints, depth=2)(made)
+                override(op, device, constraints, depth=2, xp=True)(made)
             registered[op] = factory
         return factory
 

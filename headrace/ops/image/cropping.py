@@ -6,14 +6,15 @@ the image have no taps.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from headrace import thresholds
-from headrace.dtypes import DType, float16, float32, float64, int8, int16, int32, int64, uint8, uint16
+from headrace.dtypes import DType, bool_, float16, float32, float64, int8, int16, int32, int64, uint8, uint16
 from headrace.errors import InvalidArgumentError, OutOfRangeError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import (
@@ -31,6 +32,8 @@ from headrace.opkit.arrays import check_size, shape_from
 from headrace.opkit.batch_rules import folding
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.kernel_library import Table, kernel_library
+from headrace.opkit.namespaces import constant, converter, integers
+from headrace.opkit.row_sums import row_sums
 from headrace.opkit.testing.samples import draw
 from headrace.ops.image.taps import Tap, Taps, back, merged, resampled, rounded
 from headrace.shapes import Shape, merge_dim, show, with_rank
@@ -39,6 +42,16 @@ Array = np.ndarray
 F32 = np.float32
 
 # *** Where the pixels of a crop lie ***
+
+
+def _in_memory(x: Any, dtype: type) -> Array:
+    """A small vector or matrix as an array of numpy."""
+    if isinstance(x, np.ndarray):
+        return x.astype(dtype, copy=False)
+    number: Any = float if dtype is F32 else int
+    if x.ndim == 1:
+        return np.array([number(x[i]) for i in range(x.shape[0])], dtype)
+    return np.array([number(x[i, k]) for i in range(x.shape[0]) for k in range(x.shape[1])], dtype).reshape(x.shape)
 
 
 def _places(low: Array, high: Array, length: int, count: int) -> tuple[Array, Array]:
@@ -85,20 +98,23 @@ def _taps(table: Table, box: int, length: int) -> Taps:
     return Taps(tuple(taps), length, table.source.shape[1])
 
 
-def _require_boxes(boxes: Array, which: Array, batch: int) -> None:
+def _require_boxes(boxes: Any, which: Any, batch: int) -> tuple[Array, Array]:
+    """The boxes and the numbers of their images in memory, where they determine the taps."""
     if boxes.ndim != 2:
         raise InvalidArgumentError(f"boxes must be 2-D, got {show(boxes.shape)}")
     if boxes.shape[1] != 4:
         raise InvalidArgumentError(f"boxes must have 4 columns, got {show(boxes.shape)}")
     if which.ndim != 1:
         raise InvalidArgumentError(f"box_indices must be rank 1 but is shape {show(which.shape)}")
-    if len(which) != len(boxes):
-        raise InvalidArgumentError(f"box_index has incompatible shape: {len(which)} for {len(boxes)} boxes")
+    if which.shape[0] != boxes.shape[0]:
+        raise InvalidArgumentError(f"box_index has incompatible shape: {which.shape[0]} for {boxes.shape[0]} boxes")
+    boxes, which = _in_memory(boxes, F32), _in_memory(which, np.int64)
     if not np.isfinite(boxes).all():
         raise InvalidArgumentError("Boxes contains at least one element that is not finite")
     if which.size and not (which.min() >= 0 and which.max() < batch):
         bad = which[(which < 0) | (which >= batch)][0]
         raise OutOfRangeError(f"box_index has values outside [0, batch_size): {bad}, and there are {batch} images")
+    return boxes, which
 
 
 def _require_images(x: Array, what: str) -> None:
@@ -116,16 +132,20 @@ def _crop_and_resize(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def kernel(images: Array, boxes: Array, which: Array, size: Array) -> Array:
         _require_images(images, "input image")
-        if size.ndim != 1 or len(size) != 2:
+        if size.shape != (2,):
             raise InvalidArgumentError(f"crop_size must have two elements, got {show(size.shape)}")
-        height, width = size.tolist()
+        height, width = integers(size)
         if height <= 0 or width <= 0:
-            raise InvalidArgumentError(f"crop dimensions must be positive, got {size.tolist()}")
+            raise InvalidArgumentError(f"crop dimensions must be positive, got {[height, width]}")
         shape = (*boxes.shape[:1], height, width, images.shape[3])
         check_size(shape, float32)
-        _require_boxes(boxes, which, len(images))
+        boxes, which = _require_boxes(boxes, which, images.shape[0])
         lengths = images.shape[1:3]
         rows, columns = map(merged, _tables(boxes, lengths, (height, width), method))
+        is_row, is_column = (np.any(table.source >= 0, -1) for table in (rows, columns))
+        is_inside = is_row[:, :, None] & is_column[:, None, :]
+        if xp is not np:
+            return _resampled(xp, images, which, rows, columns, is_inside, outside)
         found: Array | None = None
         if math.prod(shape) >= thresholds.NATIVE_RESAMPLED:
             found = kernel_library(xp).resampled(images, which, rows, columns, np.float32)
@@ -135,11 +155,81 @@ def _crop_and_resize(xp: Any, attrs: Mapping[str, Any]) -> Any:
             for i, image in enumerate(which.tolist()):
                 vertical, horizontal = _taps(rows, i, lengths[0]), _taps(columns, i, lengths[1])
                 found[i] = resampled(wide[image : image + 1], vertical, horizontal, float32)[0]
-        is_row, is_column = (np.any(table.source >= 0, -1) for table in (rows, columns))
-        found[~(is_row[:, :, None] & is_column[:, None, :])] = outside
+        found[~is_inside] = outside
         return found
 
     return kernel
+
+
+def _corners(
+    xp: Any, like: Any, which: Array, rows: Table, columns: Table, lengths: Sequence[int]
+) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
+    """Yields the taps of pixels, for each tap of rows and each of columns.
+
+    Yields:
+      The numbers of the pixels of all images, [boxes, rows, columns], 0 where there is none; a function that weighs
+      pixels [boxes, rows, columns, channels], which are 0 then where there is none.
+    """
+    height, width = lengths
+    for k in range(rows.source.shape[2]):
+        for m in range(columns.source.shape[2]):
+            y, x = rows.source[:, :, None, k], columns.source[:, None, :, m]
+            has = (y >= 0) & (x >= 0)
+            at = np.where(has, (which[:, None, None] * height + y) * width + x, 0)
+            down, along = rows.weight[:, :, None, None, k], columns.weight[:, None, :, None, m]
+            parts = ((down, float32), (along, float32), (has[..., None], bool_))
+            weigh = functools.partial(_weighed, xp, *[constant(xp, a.tolist(), t, like) for a, t in parts])
+            yield constant(xp, at.tolist(), int64, like), weigh
+
+
+def _weighed(xp: Any, down: Any, along: Any, has: Any, pixels: Any) -> Any:
+    weighed = pixels * down * along
+    return xp.where(has, weighed, xp.zeros_like(weighed))
+
+
+def _pixels_of(xp: Any, images: Any, at: Any) -> Any:
+    """The pixels with these numbers in all images."""
+    flat = xp.reshape(images, (math.prod(images.shape[:3]), images.shape[3]))
+    return xp.reshape(xp.take(flat, xp.reshape(at, (-1,)), axis=0), (*at.shape, images.shape[3]))
+
+
+def _resampled(
+    xp: Any, images: Any, which: Array, rows: Table, columns: Table, is_inside: Array, outside: float
+) -> Any:
+    """The crops of images of a namespace; other pixels are `outside`."""
+    wide = converter(xp, float32)(images)
+    out = xp.zeros((*is_inside.shape, images.shape[3]), dtype=wide.dtype, device=wide.device)
+    if not math.prod(out.shape):
+        return out
+    for at, weigh in _corners(xp, wide, which, rows, columns, images.shape[1:3]):
+        out = out + weigh(_pixels_of(xp, wide, at))
+    inside = constant(xp, is_inside.tolist(), bool_, wide)
+    return xp.where(inside[..., None], out, xp.full_like(out, outside))
+
+
+def _spread(xp: Any, grads: Any, which: Array, rows: Table, columns: Table, shape: tuple[int, ...], t: DType) -> Any:
+    """The transpose of `_resampled`: images of the shape `shape`, summed in the dtype `t`."""
+    parts, places = [], []
+    for at, weigh in _corners(xp, grads, which, rows, columns, shape[1:3]):
+        part = converter(xp, t)(weigh(grads))
+        parts.append(xp.reshape(part, (math.prod(at.shape), shape[3])))
+        places.append(xp.reshape(at, (-1,)))
+    sums = row_sums(xp, xp.concat(parts), xp.concat(places), math.prod(shape[:3]))
+    return xp.reshape(sums, shape)
+
+
+def _slopes(xp: Any, grads: Any, images: Any, which: Array, rows: Table, columns: Table) -> tuple[Any, Any]:
+    """The gradients by the positions of rows and of columns, [boxes, rows] and [boxes, columns]."""
+    wide = converter(xp, float32)(images)
+    every: Table = Table(rows.source, np.ones_like(rows.weight))
+    each: Table = Table(columns.source, np.ones_like(columns.weight))
+    a, b, c, d = [
+        weigh(_pixels_of(xp, wide, at)) for at, weigh in _corners(xp, wide, which, every, each, images.shape[1:3])
+    ]
+    down = constant(xp, rows.weight[:, :, None, None, 1].tolist(), float32, wide)
+    along = constant(xp, columns.weight[:, None, :, None, 1].tolist(), float32, wide)
+    vertical = xp.sum(grads * ((1 - along) * (c - a) + along * (d - b)), axis=(2, 3))
+    return vertical, xp.sum(grads * ((1 - down) * (b - a) + down * (d - c)), axis=(1, 3))
 
 
 def _by_image(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -147,19 +237,21 @@ def _by_image(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def kernel(grads: Array, boxes: Array, which: Array, size: Array) -> Array:
         _require_images(grads, "grads image")
-        if size.ndim != 1 or len(size) != 4:
+        if size.shape != (4,):
             raise InvalidArgumentError(f"image_size must have 4 elements, got {show(size.shape)}")
-        shape = tuple(size.tolist())
+        shape = integers(size)
         if min(shape[1:3]) <= 0:
-            raise InvalidArgumentError(f"image dimensions must be positive, got {size.tolist()}")
+            raise InvalidArgumentError(f"image dimensions must be positive, got {list(shape)}")
         if shape[3] != grads.shape[3]:
             raise InvalidArgumentError(f"image_size and grads are incompatible: {list(shape)} and {show(grads.shape)}")
         check_size(shape, t)
-        _require_boxes(boxes, which, shape[0])
+        boxes, which = _require_boxes(boxes, which, shape[0])
         _require_grads(grads, boxes)
         wide = float32 if t in HALF else t
         lengths = shape[1:3]
         rows, columns = map(merged, _tables(boxes, lengths, grads.shape[1:3], method))
+        if xp is not np:
+            return converter(xp, t)(_spread(xp, grads, which, rows, columns, shape, wide))
         out = np.zeros(shape, wide.numpy)
         if grads.size < thresholds.NATIVE_RESAMPLED or not kernel_library(xp).spread(grads, which, rows, columns, out):
             for i, image in enumerate(which.tolist()):
@@ -171,7 +263,7 @@ def _by_image(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _require_grads(grads: Array, boxes: Array) -> None:
-    if len(grads) != len(boxes):
+    if grads.shape[0] != boxes.shape[0]:
         raise InvalidArgumentError(f"boxes and grads have incompatible shape: {show(boxes.shape)}, {show(grads.shape)}")
 
 
@@ -181,23 +273,26 @@ def _by_boxes(xp: Any, attrs: Mapping[str, Any]) -> Any:
         _require_images(images, "input image")
         if images.shape[3] != grads.shape[3]:
             raise InvalidArgumentError(f"image, grads depth differ: {show(images.shape)} and {show(grads.shape)}")
-        _require_boxes(boxes, which, len(images))
+        boxes, which = _require_boxes(boxes, which, images.shape[0])
         _require_grads(grads, boxes)
         lengths, counts = images.shape[1:3], grads.shape[1:3]
         rows, columns = _tables(boxes, lengths, counts, "bilinear")
         moved: Sequence[Array] | None = None
-        if grads.size >= thresholds.NATIVE_RESAMPLED:
+        if xp is not np:
+            moved = _slopes(xp, grads, images, which, rows, columns)
+        elif grads.size >= thresholds.NATIVE_RESAMPLED:
             moved = kernel_library(xp).slopes(grads, images, which, rows, columns)
         if moved is None:
             moved = [np.zeros((len(boxes), count), np.float32) for count in counts]
             for i, image in enumerate(which.tolist()):
                 _moved(images[image], grads[i], [Table(t.source[i], t.weight[i]) for t in (rows, columns)], moved, i)
-        out = np.empty(boxes.shape, np.float32)
-        for k, (slope, length, count) in enumerate(zip(moved, lengths, counts, strict=True)):
-            share = np.arange(count) / (count - 1) if count > 1 else np.array([0.5])
-            out[:, k] = np.sum(slope * (1 - share), 1) * (length - 1)
-            out[:, k + 2] = np.sum(slope * share, 1) * (length - 1)
-        return out
+        low, high = [], []
+        for slope, length, count in zip(moved, lengths, counts, strict=True):
+            shares = [i / (count - 1) for i in range(count)] if count > 1 else [0.5] * count
+            exact, share = converter(xp, float64)(slope), constant(xp, shares, float64, slope)
+            low.append(xp.sum(exact * (1 - share), axis=1) * (length - 1))
+            high.append(xp.sum(exact * share, axis=1) * (length - 1))
+        return converter(xp, float32)(xp.stack([*low, *high], axis=1))
 
     return kernel
 
@@ -499,6 +594,7 @@ op(
     {"T": _TYPES, "extrapolation_value": 0.0} | _METHODS,
     shape=_crops_shape,
     kernel=_crop_and_resize,
+    xp=True,
     grad=_crop_rule,
     facts=Facts(cost=flops_per_element(12)),
     oracle=_crop_oracle,
@@ -512,6 +608,7 @@ op(
     {"T": _FLOATS} | _METHODS,
     shape=_image_shape,
     kernel=_by_image,
+    xp=True,
     grad=_by_image_rule,
     facts=Facts(cost=flops_per_input(16)),
     oracle=_by_image_oracle,
@@ -525,6 +622,7 @@ op(
     {"T": _TYPES, "method": string_attr("bilinear", ("bilinear",))},
     shape=_boxes_shape,
     kernel=_by_boxes,
+    xp=True,
     grad=missing("no op computes the second derivative of the crops by the boxes"),
     facts=Facts(cost=flops_per_input(24)),
     oracle=_by_boxes_oracle,

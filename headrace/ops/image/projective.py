@@ -20,7 +20,10 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import Case, Facts, case, flops_per_element, op, string_attr
 from headrace.opkit.arrays import check_size, shape_from
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import converter, integers, number
 from headrace.opkit.testing.samples import draw
+from headrace.opkit.window_arrays import full
+from headrace.opkit.window_arrays import size as size_of
 from headrace.ops.image.taps import rounded
 from headrace.shapes import Shape, merge_dim, show, with_rank
 
@@ -34,66 +37,75 @@ F32 = np.float32
 # *** Positions beyond the edge ***
 
 
-def _reflected(at: Array, length: int) -> Array:
+def _reflected(xp: Any, at: Any, length: int) -> Any:
     """[dcba|abcd|dcba], counted from the middle."""
     if length <= 1:
-        return np.zeros_like(at)
-    period = F32(2 * length)
-    below = at + period * np.trunc(-at / period)
-    below = np.where(below < -length, below + period, -below - 1)
-    above = at - period * np.trunc(at / period)
-    above = np.where(above >= length, period - above - 1, above)
-    return np.where(at < 0, below, np.where(at > length - 1, above, at))
+        return xp.zeros_like(at)
+    period = number(xp, 2 * length, float32)
+    below = at + period * xp.trunc(-at / period)
+    below = xp.where(below < -length, below + period, -below - 1)
+    above = at - period * xp.trunc(at / period)
+    above = xp.where(above >= length, period - above - 1, above)
+    return xp.where(at < 0, below, xp.where(at > length - 1, above, at))
 
 
-def _wrapped(at: Array, length: int) -> Array:
+def _wrapped(xp: Any, at: Any, length: int) -> Any:
     """Positions wrapped around, as in [abcd|abcd|abcd]."""
     if length <= 1:
-        return np.zeros_like(at)
-    period, last = F32(length), F32(length - 1)
-    below = at + period * (np.trunc(-at / last) + 1)
-    above = at - period * np.trunc(at / last)
-    return np.where(at < 0, below, np.where(at > last, above, at))
+        return xp.zeros_like(at)
+    period, last = number(xp, length, float32), number(xp, length - 1, float32)
+    below = at + period * (xp.trunc(-at / last) + 1)
+    above = at - period * xp.trunc(at / last)
+    return xp.where(at < 0, below, xp.where(at > last, above, at))
 
 
-_MODES: dict[str, Callable[[Array, int], Array] | None] = {
+_MODES: dict[str, Callable[[Any, Any, int], Any] | None] = {
     "CONSTANT": None,
     "REFLECT": _reflected,
     "WRAP": _wrapped,
-    "NEAREST": lambda at, length: at,
+    "NEAREST": lambda xp, at, length: at,
 }
 
 
-def _mapped(at: Array, length: int, mode: str) -> Array:
+def _mapped(xp: Any, at: Any, length: int, mode: str) -> Any:
     """Positions to read in place of `at`, by the fill mode."""
     f = _MODES[mode]
-    return at if f is None else np.clip(f(at, length), F32(0), F32(length - 1))
+    if f is None:
+        return at
+    return xp.clip(f(xp, at, length), number(xp, 0, float32), number(xp, length - 1, float32))
 
 
 # *** Kernels ***
 
 
-def _read(image: Array, y: Array, x: Array, fill: Any) -> Array:
+def _read(xp: Any, image: Any, y: Any, x: Any, fill: Any) -> Any:
     """The pixels at integer positions, `fill` outside."""
-    height, width = image.shape[:2]
+    height, width, channels = image.shape
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    if xp is not np:
+        if not size_of(image):
+            return xp.asarray(xp.broadcast_to(fill, (*y.shape, channels)), copy=True)
+        at = xp.where(inside, y * width + x, xp.zeros_like(y))
+        found = xp.take(xp.reshape(image, (height * width, channels)), xp.reshape(at, (-1,)), axis=0)
+        return xp.where(inside[..., None], xp.reshape(found, (*y.shape, channels)), fill)
     if not image.size:
         return np.full((*y.shape, image.shape[2]), fill, image.dtype)
     found = image[np.where(inside, y, 0), np.where(inside, x, 0)]
     return found if inside.all() else np.where(inside[..., None], found, fill)
 
 
-def _sampled(image: Array, y: Array, x: Array, bilinear: bool, fill: Any) -> Array:
-    y, x = (np.clip(at, -_FAR, _FAR) for at in (y, x))
+def _sampled(xp: Any, image: Any, y: Any, x: Any, bilinear: bool, fill: Any, t: DType) -> Any:
+    y, x = (xp.clip(at, -_FAR, _FAR) for at in (y, x))
     if not bilinear:
-        return _read(image, rounded(y), rounded(x), fill)
-    top, left = np.floor(y), np.floor(x)
+        return _read(xp, image, rounded(y, xp), rounded(x, xp), fill)
+    to_place, to_float = converter(xp, int64), converter(xp, float32)
+    top, left = xp.floor(y), xp.floor(x)
     down, along = (y - top)[..., None], (x - left)[..., None]
-    i, j = top.astype(np.int64), left.astype(np.int64)
-    (a, b), (c, d) = ([_read(image, i + v, j + h, fill).astype(F32) for h in (0, 1)] for v in (0, 1))
+    i, j = to_place(top), to_place(left)
+    (a, b), (c, d) = ([to_float(_read(xp, image, i + v, j + h, fill)) for h in (0, 1)] for v in (0, 1))
     upper = (1 - along) * a + along * b
     lower = (1 - along) * c + along * d
-    return ((1 - down) * upper + down * lower).astype(image.dtype)
+    return converter(xp, t)((1 - down) * upper + down * lower)
 
 
 def _transform(xp: Any, attrs: Mapping[str, Any]) -> Any:
@@ -106,43 +118,56 @@ def _transform(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(f"fill_mode must be one of {', '.join(_MODES)}, got {mode}")
         if images.ndim != 4:
             raise InvalidArgumentError(f"Input images must have rank 4, got {show(images.shape)}")
-        if transforms.ndim != 2 or transforms.shape[1] != 8 or len(transforms) not in (1, len(images)):
+        count = images.shape[0]
+        if transforms.ndim != 2 or transforms.shape[1] != 8 or transforms.shape[0] not in (1, count):
             raise InvalidArgumentError(
-                f"Input transform should be num_images x 8 or 1 x 8, got {show(transforms.shape)} "
-                f"for {len(images)} images"
+                f"Input transform should be num_images x 8 or 1 x 8, got {show(transforms.shape)} for {count} images"
             )
         if size.ndim != 1:
             raise InvalidArgumentError(f"output shape must be 1-dimensional, got {show(size.shape)}")
-        if len(size) != 2:
+        if size.shape[0] != 2:
             raise InvalidArgumentError(f"output shape must have two elements, got {show(size.shape)}")
         if value.ndim:
             raise InvalidArgumentError(f"fill_value must be a scalar, got {show(value.shape)}")
-        height, width = size.tolist()
+        height, width = integers(size)
         if height <= 0 or width <= 0:
-            raise InvalidArgumentError(f"output dimensions must be positive, got {size.tolist()}")
-        check_size((len(images), height, width, images.shape[3]), t)
+            raise InvalidArgumentError(f"output dimensions must be positive, got {[height, width]}")
+        shape = (count, height, width, images.shape[3])
+        check_size(shape, t)
+        if xp is not np:
+            fill = full(xp, (), 0, images) if value is _BLACK else converter(xp, t)(value)
+            out = xp.asarray(xp.broadcast_to(fill, shape), copy=True)
+            rows = xp.arange(height, dtype=xp.float32, device=images.device)
+            for n in range(count):
+                matrix = transforms[n if transforms.shape[0] > 1 else 0, :]
+                at_y, at_x, known = _positions(xp, images.shape[1:3], width, matrix, rows, mode)
+                at_y, at_x = (xp.where(known, at, xp.zeros_like(at)) for at in (at_y, at_x))
+                found = _sampled(xp, images[n, ...], at_y, at_x, method == "BILINEAR", fill, t)
+                out[n, ...] = xp.where(known[..., None], found, fill)
+            return out
         fill = value.astype(t.numpy)
-        out = np.full((len(images), height, width, images.shape[3]), fill, t.numpy)
+        out = np.full(shape, fill, t.numpy)
         for n, image in enumerate(images):
             matrix = transforms[n if len(transforms) > 1 else 0]
             step = max(1, thresholds.PROJECTED_PIXELS // width)
             for top in range(0, height, step):
                 rows = np.arange(top, min(top + step, height), dtype=F32)
-                _fill(out[n, top : top + step], image, matrix, rows, method == "BILINEAR", mode, fill)
+                at_y, at_x, known = _positions(np, image.shape, width, matrix, rows, mode)
+                found = _sampled(np, image, at_y[known], at_x[known], method == "BILINEAR", fill, t)
+                out[n, top : top + step][known] = found
         return out
 
     return kernel
 
 
-def _fill(out: Array, image: Array, matrix: Array, rows: Array, bilinear: bool, mode: str, fill: Any) -> None:
-    """Writes the rows of the result that map to a position of the image."""
-    x, y = np.arange(out.shape[1], dtype=F32)[None, :], rows[:, None]
-    a0, a1, a2, b0, b1, b2, c0, c1 = matrix
-    depth = c0 * x + c1 * y + F32(1)
-    at_x = _mapped((a0 * x + a1 * y + a2) / depth, image.shape[1], mode)
-    at_y = _mapped((b0 * x + b1 * y + b2) / depth, image.shape[0], mode)
-    known = (depth != 0) & ~np.isnan(at_x) & ~np.isnan(at_y)
-    out[known] = _sampled(image, at_y[known], at_x[known], bilinear, fill)
+def _positions(xp: Any, lengths: Sequence[int], width: int, matrix: Any, rows: Any, mode: str) -> tuple[Any, Any, Any]:
+    """Positions in an image of the pixels of rows, and a mask of the known ones."""
+    x, y = xp.arange(width, dtype=xp.float32, device=rows.device)[None, :], rows[:, None]
+    a0, a1, a2, b0, b1, b2, c0, c1 = [matrix[i] for i in range(8)]
+    depth = c0 * x + c1 * y + 1
+    at_x = _mapped(xp, (a0 * x + a1 * y + a2) / depth, lengths[1], mode)
+    at_y = _mapped(xp, (b0 * x + b1 * y + b2) / depth, lengths[0], mode)
+    return at_y, at_x, (depth != 0) & ~xp.isnan(at_x) & ~xp.isnan(at_y)
 
 
 def _shape(c: Inference) -> Sequence[Shape]:
@@ -246,6 +271,7 @@ for _version, _fill_arg, _fills, _doc in (
         },
         shape=_shape,
         kernel=_transform,
+        xp=True,
         grad=_rule,
         jvp=linear("images") if _version == 2 else None,
         facts=Facts(cost=flops_per_element(40)),

@@ -259,9 +259,10 @@ def _places(length: int, out: int, align_corners: bool, half_pixel_centers: bool
     return (i + F32(0.5)) * scale - F32(0.5) if half_pixel_centers else i * scale
 
 
-def rounded(at: Array) -> Array:
+def rounded(at: Any, xp: Any = np) -> Any:
     """The nearest integers; of two the one farther from 0."""
-    return np.trunc(at + np.copysign(0.5, at.astype(np.float64))).astype(np.int64)
+    exact = converter(xp, float64)(at)
+    return converter(xp, int64)(xp.trunc(exact + xp.copysign(xp.full_like(exact, 0.5), exact)))
 
 
 @cached(256, "image taps")

@@ -24,14 +24,18 @@ from headrace.ops.linalg.matrices import (
     check_matrices,
     check_square,
     drawn,
+    every,
     halved_lower,
+    is_complex,
     lower_part,
     matrix_cost,
     mul,
     small_for,
     solve_triangular,
+    some,
     square,
     square_matrices,
+    transpose_of,
 )
 from headrace.shapes import Shape, merge, show
 
@@ -56,18 +60,18 @@ def _factor(x: Any, xp: Any = np) -> Any:
             if x.ndim > 2:
                 return np.stack([_factor(m) for m in x])
             return np.tril(np.full_like(x, np.nan))
-    is_complex = xp.isdtype(x.dtype, "complex floating")
-    conj, real = (xp.conj, xp.real) if is_complex else (lambda y: y, lambda y: y)
+    conj, real = (xp.conj, xp.real) if is_complex(x, xp) else (lambda y: y, lambda y: y)
     total = np.add.reduce if xp is np else xp.sum
     out = xp.tril(x)
     for k in range(x.shape[-1]):
         row, rest = out[..., k, :k], out[..., k + 1 :, :k]
-        pivot = xp.sqrt(real(out[..., k, k]) - total(real(row * conj(row)), axis=-1))
-        column = out[..., k + 1 :, k] - (rest @ conj(row[..., None]))[..., 0]
+        turned = conj(row)
+        pivot = xp.sqrt(real(out[..., k, k]) - total(real(row * turned), axis=-1))
+        column = out[..., k + 1 :, k] - (rest @ turned[..., None])[..., 0]
         out[..., k, k] = pivot
         out[..., k + 1 :, k] = column / pivot[..., None]
-    failed = ~xp.all(real(xp.linalg.diagonal(out)) > 0, axis=-1)
-    if xp.any(failed):
+    failed = ~every(real(xp.linalg.diagonal(out)) > 0, xp, axis=-1)
+    if some(failed, xp):
         nothing = xp.tril(xp.full(x.shape[-2:], math.nan, dtype=x.dtype, device=x.device))
         out = xp.where(failed[..., None, None], nothing, out)
     return out
@@ -105,11 +109,11 @@ def _grad(b: Any, n: Any, dy: Any) -> list[Any]:
 
 
 def _pull_back(xp: Any, factor: Any, dy: Any) -> Any:
-    p = xp.tril(xp.matrix_transpose(factor) @ xp.tril(dy))
+    p = xp.tril(transpose_of(factor, xp) @ xp.tril(dy))
     p = p * (1 - 0.5 * xp.eye(p.shape[-1], dtype=p.dtype, device=p.device))
     left = solve_triangular(factor, p, lower=True, adjoint=True, xp=xp)
-    whole = solve_triangular(factor, xp.matrix_transpose(left), lower=True, adjoint=True, xp=xp)
-    return (whole + xp.matrix_transpose(whole)) * 0.5
+    whole = solve_triangular(factor, transpose_of(left, xp), lower=True, adjoint=True, xp=xp)
+    return (whole + transpose_of(whole, xp)) * 0.5
 
 
 def _grad_kernel(xp: Any, attrs: Any) -> Any:

@@ -19,7 +19,7 @@ from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import conj
 from headrace.opkit.namespaces import converter
 from headrace.opkit.testing.samples import draw
-from headrace.ops.linalg.matrices import check_square, matrix_cost, single_or_more, small_for, square
+from headrace.ops.linalg.matrices import check_square, matrix_cost, single_or_more, small_for, some, square
 from headrace.shapes import Shape
 
 _FLOATS = frozenset({float32, float64})
@@ -33,7 +33,7 @@ def _stack(c: Inference) -> Sequence[Shape]:
 
 def _spoilt(xp: Any, x: Any) -> Any:
     """Whether there is a NaN in a matrix: LAPACK may take no notice of it."""
-    return xp.any(xp.isnan(x), axis=(-2, -1))
+    return some(xp.isnan(x), xp, axis=(-2, -1))
 
 
 def _det_kernel(xp: Any, attrs: Any) -> Any:

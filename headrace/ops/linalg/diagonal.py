@@ -395,6 +395,10 @@ def _tensor_diag_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if not x.ndim:
             raise InvalidArgumentError("Input must be at least rank 1, got 0")
         n, shape = math.prod(x.shape), x.shape + x.shape
+        if xp is np:
+            out = zeros(np, shape, dtype)
+            out.reshape(-1)[:: n + 1] = x.ravel()
+            return out
         check_size(shape, dtype)
         out = zeros(xp, (n * n,), dtype, x)
         out[:: n + 1] = xp.reshape(x, (n,))

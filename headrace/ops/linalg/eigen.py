@@ -27,6 +27,7 @@ from headrace.ops.linalg.matrices import (
     check_square,
     differences,
     drawn,
+    every,
     halved_lower,
     matrix_cost,
     mul,
@@ -65,7 +66,7 @@ def _self_adjoint(xp: Any, t: DType, vectors: bool) -> Any:
         check_square(x)
         x = widen(x)
         lower = xp.tril(x)
-        if not xp.all(are_finite(lower, xp)):
+        if not every(are_finite(lower, xp), xp):
             raise InvalidArgumentError(
                 "Self-adjoint eigen decomposition was not successful. The input might not be valid."
             )

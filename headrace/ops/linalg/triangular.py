@@ -21,11 +21,13 @@ from headrace.opkit.batch_rules import stacks
 from headrace.opkit.elementwise import widened
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import (
+    is_complex,
     lower_part,
     matrix_cost,
     mul,
     small_for,
     solve_triangular,
+    some,
     square,
     sum_to,
     upper_part,
@@ -159,7 +161,7 @@ def _substitute(xp: Any, bands: Any, b: Any, lower: bool, adjoint: bool) -> Any:
     diagonals = _elements(bands, lower)
     batch = np.broadcast_shapes(bands.shape[:-2], b.shape[:-2])
     x = xp.asarray(xp.broadcast_to(b, (*batch, *b.shape[-2:])), copy=True)
-    if adjoint and xp.isdtype(x.dtype, "complex floating"):
+    if adjoint and is_complex(x, xp):
         diagonals = [(k, xp.conj(d)) for k, d in diagonals]
     forwards = lower != adjoint
     for i in range(n) if forwards else reversed(range(n)):
@@ -184,7 +186,7 @@ def _banded_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError(
                 f"In[0] mismatch In[1] shape: {a.shape[-1]} vs. {b.shape[-2]}: {show(a.shape)} {show(b.shape)}"
             )
-        if xp.any(a[..., 0 if lower else -1, :] == 0):
+        if some(a[..., 0 if lower else -1, :] == 0, xp):
             raise InvalidArgumentError("Input matrix is not invertible: there is a zero on its main diagonal.")
         return solve(a, b)
 

@@ -22,7 +22,7 @@ from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import conj
 from headrace.opkit.shape_rules import then
 from headrace.opkit.testing.samples import draw
-from headrace.ops.linalg.matrices import check_matrices, small_for
+from headrace.ops.linalg.matrices import check_matrices, is_complex, small_for, some, transpose_of
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank_at_least
 
 _TYPES = {"T": frozenset({float32, float64}) | COMPLEX}
@@ -39,7 +39,7 @@ def _multiply(xp: Any, attrs: Mapping[str, Any]) -> Any:
         for name, d in (("superdiag", above), ("maindiag", main), ("subdiag", below)):
             if d.shape[-2:] != (1, m):
                 raise InvalidArgumentError(f"{name} must have the shape [...,1,{m}], got {show(d.shape)}")
-        above, main, below = (xp.matrix_transpose(d) for d in (above, main, below))
+        above, main, below = (transpose_of(d, xp) for d in (above, main, below))
         out = main * x
         if m > 1:
             out[..., :-1, :] += above[..., :-1, :] * x[..., 1:, :]
@@ -127,7 +127,7 @@ def _eliminate(xp: Any, diagonals: Any, b: Any, pivoting: bool, perturb: bool) -
     least = 0
     if perturb:
         least = xp.finfo(b.dtype).eps * xp.max(xp.abs(diagonals), axis=(-2, -1))
-    real = xp.real if xp.isdtype(b.dtype, "complex floating") else lambda d: d
+    real = xp.real if is_complex(b, xp) else lambda d: d
     nothing = xp.zeros(b.shape[:-2], dtype=b.dtype, device=b.device)
     rows: list[tuple[Any, ...]] = []  # of the triangular matrix: three elements, and what is on the right
     row = (main[..., 0], above[..., 0] if n > 1 else nothing, nothing, b[..., 0, :])
@@ -165,7 +165,7 @@ def _eliminate(xp: Any, diagonals: Any, b: Any, pivoting: bool, perturb: bool) -
         d, e, f, right = rows[i]
         out[..., i, :] = (right - e[..., None] * one - f[..., None] * two) / d[..., None]
         one, two = out[..., i, :], one
-    return xp.where(failed[..., None, None], math.nan, out) if not perturb and xp.any(failed) else out
+    return xp.where(failed[..., None, None], math.nan, out) if not perturb and some(failed, xp) else out
 
 
 def _solve_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:

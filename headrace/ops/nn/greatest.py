@@ -93,21 +93,17 @@ def with_first_nans(x: Any, axes: Axes, xp: Any = np) -> Any:
     return xp.where(xp.isnan(first), first, out)
 
 
-def to_greatest(x: Any, g: Any, axes: Axes, t: DType, xp: Any = np) -> Any:
+def to_greatest(x: Any, g: Any, axes: Axes, xp: Any = np) -> Any:
     """Gradient by the input: `g` goes to the first greatest element of each window.
 
     Large batches are done in blocks, so that what a step reads is still in the cache from the step before.
-
-    Args:
-      x: the input, of the dtype `t` or float32.
-      g: the gradient by the result, of the same dtype.
-      axes: the windows.
-      t: a dtype.
-      xp: the namespace.
     """
     if xp is not np:
-        is_real = t not in INTEGER
-        y = with_first_nans(x, axes, xp) if is_real else reduced(xp.maximum, x, axes, lowest(t), xp)
+        is_real = xp.isdtype(x.dtype, "real floating")
+        if is_real:
+            y = with_first_nans(x, axes, xp)
+        else:
+            y = reduced(xp.maximum, x, axes, int(xp.iinfo(x.dtype).min), xp)
         dx = window_arrays.full(xp, x.shape, 0, g)
         for windows, elements, hit in first_hits(xp, x, y, axes, is_real):
             dx[*elements] += window_arrays.kept_in(xp, hit, g[*windows])

@@ -9,6 +9,7 @@ computed in float32.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -38,6 +39,18 @@ _ORDER_V2: Final = (0, 2, 1, 3)
 # *** One step ***
 
 
+@functools.cache
+def _sigmoid(xp: Any) -> Callable[[Array], Array]:
+    widen, back = converter(xp, float64), converter(xp, float32)
+
+    def sigmoid(x: Array) -> Array:
+        # in double precision, so that 1 - y, which gradients use, is exact near y = 1
+        out: Array = back(1 / (1 + xp.exp(-widen(x))))
+        return out
+
+    return sigmoid
+
+
 class _Cell:
     """A cell with its weights, which are float32.
 
@@ -50,13 +63,7 @@ class _Cell:
 
     def __init__(self, xp: Any, w: Array, b: Array, peepholes: Sequence[Array] | None, order: Sequence[int]) -> None:
         self.w, self.b, self.peepholes = w, b, peepholes
-        self._xp, self._order = xp, order
-        self._widen, self._back = converter(xp, float64), converter(xp, float32)
-
-    def _sigmoid(self, x: Array) -> Array:
-        # in double precision, so that 1 - y, which gradients use, is exact near y = 1
-        out: Array = self._back(1 / (1 + self._xp.exp(-self._widen(x))))
-        return out
+        self._xp, self._order, self._sigmoid = xp, order, _sigmoid(xp)
 
     def parts(self, gates: Array) -> list[Array]:
         """The parts of `[batch, 4 * cells]` for `i`, `ci`, `f` and `o`; views."""
@@ -132,8 +139,8 @@ def _check(rank: int, peephole: bool, args: Sequence[Any]) -> None:
     _expect("b", b, (4 * cells,))
 
 
-def _wide(xp: Any, args: Sequence[Any]) -> list[Any]:
-    return list(map(converter(xp, float32), args))
+def _wide(xp: Any, args: Sequence[Any], t: DType) -> list[Any]:
+    return list(args) if t is float32 else list(map(converter(xp, float32), args))
 
 
 def _cell_of(
@@ -143,7 +150,7 @@ def _cell_of(
 
 
 def _as(xp: Any, arrays: Sequence[Array], t: DType) -> tuple[Array, ...]:
-    return tuple(map(converter(xp, t), arrays))
+    return tuple(arrays) if t is float32 else tuple(map(converter(xp, t), arrays))
 
 
 def _steps(seq_len_max: Any, x: Any) -> int:
@@ -166,7 +173,7 @@ def _cell(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
 
     def kernel(*args: Any) -> Any:
         _check(2, attrs["use_peephole"], args)
-        x, cs_prev, h_prev, w, *peepholes, b = _wide(xp, args)
+        x, cs_prev, h_prev, w, *peepholes, b = _wide(xp, args, t)
         return _as(xp, _cell_of(xp, w, peepholes, b, attrs, _ORDER).step(x, cs_prev, h_prev, bias, clip), t)
 
     return kernel
@@ -179,7 +186,7 @@ def _cell_grad(xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
         _check(2, attrs["use_peephole"], args[:8])
         for name, a in zip(("i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad"), args[8:], strict=True):
             _expect(name, a, args[1].shape)
-        _x, cs_prev, _h_prev, w, wci, wcf, wco, b, *made, dcs, dh = _wide(xp, args)
+        _x, cs_prev, _h_prev, w, wci, wcf, wco, b, *made, dcs, dh = _wide(xp, args, t)
         cell = _cell_of(xp, w, (wci, wcf, wco), b, attrs, _ORDER)
         by_before, gates, by_peepholes = cell.back(cs_prev, made, dcs, dh)
         return _as(xp, (by_before, gates, *by_peepholes), t)
@@ -194,7 +201,7 @@ def _layer(order: Sequence[int]) -> Any:
         def kernel(seq_len_max: Any, *args: Any) -> Any:
             n = _steps(seq_len_max, args[0])
             _check(3, attrs["use_peephole"], args)
-            x, cs, h, w, *peepholes, b = _wide(xp, args)
+            x, cs, h, w, *peepholes, b = _wide(xp, args, t)
             cell = _cell_of(xp, w, peepholes, b, attrs, order)
             dims = (x.shape[0], *cs.shape)
             check_size((7, *dims), t)
@@ -220,7 +227,7 @@ def _layer_grad(order: Sequence[int]) -> Any:
             _check(3, attrs["use_peephole"], args[:8])
             for name, a in zip(("i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad"), args[8:], strict=True):
                 _expect(name, a, (args[0].shape[0], *args[1].shape))
-            x, cs_prev, h_prev, w, wci, wcf, wco, b, *made, h, dcs, dh = _wide(xp, args)
+            x, cs_prev, h_prev, w, wci, wcf, wco, b, *made, h, dcs, dh = _wide(xp, args, t)
             cell = _cell_of(xp, w, (wci, wcf, wco), b, attrs, order)
             dx, dw, db = xp.zeros_like(x), xp.zeros_like(w), xp.zeros_like(b)
             dpeepholes = [xp.zeros_like(wci) for _ in range(3)]

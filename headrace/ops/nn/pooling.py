@@ -101,9 +101,9 @@ def _max_pool_grad(t: DType, xp: Any) -> Callable[..., Array]:
         expect("orig_output", y.shape, counted(axes))
         expect("grad", g.shape, counted(axes))
         if t in HALF and not all(a.is_disjoint for a in axes):  # there are sums
-            return widened(lambda x, g: to_greatest(x, g, axes, t, xp), t, xp)(x, g)
+            return widened(lambda x, g: to_greatest(x, g, axes, xp), t, xp)(x, g)
         found = library.pooled("maximum_gradient", x, g, axes)
-        return to_greatest(x, g, axes, t, xp) if found is None else found
+        return to_greatest(x, g, axes, xp) if found is None else found
 
     return compute
 

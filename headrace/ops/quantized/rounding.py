@@ -75,7 +75,10 @@ def _quantized(
 
 
 def _limit(xp: Any, dtype: DType, v: Any, like: Any) -> Any:
-    """A given end of the range as an array of the namespace; those of attributes are arrays of numpy."""
+    """A given end of the range as an array of the namespace.
+
+    An end that is an attribute is an array of numpy.
+    """
     if not is_standard(xp):
         return np.asarray(v, dtype.numpy)
     return constant(xp, v.tolist(), dtype, like) if isinstance(v, np.ndarray) else v

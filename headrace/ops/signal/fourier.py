@@ -51,9 +51,8 @@ _KINDS = [_Kind(inverse, real) for real in (False, True) for inverse in (False, 
 
 def _transform(xp: Any, kind: _Kind, x: Any, lengths: Sequence[int], axes: Sequence[int], t: DType) -> Any:
     """The transform of these lengths along `axes`, of `x`, which has elements enough."""
-    convert = converter(xp, t)
     if not axes:
-        return convert(xp.real(x) if kind.real and kind.inverse else x)
+        return converter(xp, t)(xp.real(x) if kind.real and kind.inverse else x)
     result = list(x.shape)
     for a, n in zip(axes, lengths, strict=True):
         result[a] = n
@@ -66,7 +65,8 @@ def _transform(xp: Any, kind: _Kind, x: Any, lengths: Sequence[int], axes: Seque
     for a, n in zip(axes, lengths, strict=True):
         index[a] = slice(0, kind.kept(n) if kind.inverse and a == axes[-1] else n)
     f = getattr(xp.fft, f"{kind.name.lower()}n")
-    return convert(f(x[tuple(index)], s=tuple(lengths), axes=tuple(axes)))
+    found = f(x[tuple(index)], s=tuple(lengths), axes=tuple(axes))
+    return found if found.dtype == dtype_in(xp, t) else converter(xp, t)(found)
 
 
 def _check_rank(x: Any, rank: int) -> None:

@@ -21,7 +21,7 @@ from headrace.errors import InvalidArgumentError, OpError
 from headrace.ir.infer import Inference
 from headrace.opkit.elementwise import HALF, widened
 from headrace.opkit.namespaces import constant, converter, integers
-from headrace.opkit.row_sums import by_place, first_true
+from headrace.opkit.row_sums import any_true, by_place, first_true
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -103,8 +103,10 @@ def outside(indices: Any, dims: Sequence[int], xp: Any = np) -> Any:
 
 def check_bounds(indices: Any, dims: Sequence[int], error: type[OpError] = InvalidArgumentError, xp: Any = np) -> None:
     """Raises `error` unless all coordinates lie in the shape."""
-    i = first_true(xp, xp.any(outside(indices, dims, xp), axis=1))
-    if i is not None:
+    wrong = outside(indices, dims, xp)
+    if any_true(xp, wrong):
+        i = first_true(xp, xp.any(wrong, axis=1))
+        assert i is not None
         raise error(f"indices[{i}] = {_show(indices[i, ...])} is out of bounds: need 0 <= index < {_show(dims)}")
 
 
@@ -155,6 +157,8 @@ def step_signs(rows: Any, xp: Any = np) -> Any:
         return xp.zeros(max(n - 1, 0), dtype=xp.int8, device=rows.device)
     ahead, behind, to_small = rows[1:, :], rows[:-1, :], converter(xp, int8)
     signs = to_small(ahead > behind) - to_small(ahead < behind)
+    if xp is np:
+        return signs[np.arange(n - 1), (signs != 0).argmax(axis=1)]
     first = xp.argmax(xp.abs(signs), axis=1)
     return signs[xp.arange(n - 1, device=rows.device), first]
 
@@ -163,7 +167,7 @@ def ordering(rows: Any, xp: Any = np) -> Any:
     """The permutation that sorts the rows; equal ones stay in order."""
     n, rank = rows.shape
     order = xp.arange(n, dtype=xp.int64, device=rows.device)
-    if not rank or xp.all(step_signs(rows, xp) >= 0):
+    if not rank or not any_true(xp, step_signs(rows, xp) < 0):
         return order
     if xp is np:
         return np.lexsort(rows.T[::-1])

@@ -31,7 +31,7 @@ from headrace.opkit.arrays import check_size, shape_from, zeros
 from headrace.opkit.elementwise import conj, widened
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.namespaces import constant, integers
-from headrace.opkit.row_sums import first_true, last_rows, row_sums
+from headrace.opkit.row_sums import any_true, first_true, last_rows, row_sums
 from headrace.opkit.shape_rules import unbroadcast
 from headrace.ops.sparse.coordinates import (
     check_bounds,
@@ -243,11 +243,11 @@ def _cwise_kernel(name: str) -> Any:
                     "SparseDenseBinaryOpShared broadcasts dense to sparse only; got incompatible shapes: "
                     f"{shapes.show(dims)} vs. {shapes.show(dense.shape)}"
                 )
-            if xp.any(outside(indices, dims, xp)):
+            if any_true(xp, outside(indices, dims, xp)):
                 raise InvalidArgumentError(
                     f"Provided indices are out-of-bounds w.r.t. dense side with broadcasted shape {shapes.show(dims)}"
                 )
-            if is_division and xp.any(dense == 0):
+            if is_division and any_true(xp, dense == 0):
                 raise InvalidArgumentError(
                     "SparseDenseCwiseDiv cannot divide by zero, but input dense tensor contains zero"
                 )

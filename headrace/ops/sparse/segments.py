@@ -22,7 +22,7 @@ from headrace.opkit.arrays import check_size
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.namespaces import converter
-from headrace.opkit.row_sums import distinct, first_true, row_sums
+from headrace.opkit.row_sums import any_true, distinct, first_true, row_sums
 from headrace.opkit.testing.samples import draw
 from headrace.ops.sparse.coordinates import runs
 from headrace.shapes import Shape
@@ -96,7 +96,7 @@ def _kernel(divisor: Divisor | None) -> Any:
             n = last + 1 if num_segments is None else int(num_segments)
             if n < 0 or first < 0:
                 raise InvalidArgumentError("segment ids must be >= 0")
-            if ids.shape[0] > 1 and xp.any(ids[1:] < ids[:-1]):
+            if ids.shape[0] > 1 and any_true(xp, ids[1:] < ids[:-1]):
                 raise InvalidArgumentError("segment ids are not increasing")
             if last >= n:
                 raise InvalidArgumentError(f"segment ids must be < num_segments: {last} against {n}")

@@ -59,14 +59,14 @@ def _resampled(seed: int) -> None:
             int(rng.integers(5))
         ]
         images = (rng.normal(size=(n, h, w, channels)) * 50).astype(np.int16).astype(dtype)
-        mine, numpys = _both(taps.resampled, images, rows, columns, F32)
+        mine, numpys = _both(taps.resampled, images, rows, columns, hr.float32)
         np.testing.assert_array_equal(mine, numpys, name, strict=True)
         grads = rng.normal(size=(n, height, width, channels)).astype(F32)
-        mine, numpys = _both(taps.back, grads, rows, columns, F32)
+        mine, numpys = _both(taps.back, grads, rows, columns, hr.float32)
         np.testing.assert_array_equal(mine, numpys, name, strict=True)
         near = [taps.nearest(a, b, False, False) for a, b in ((h, height), (w, width))]
         wide = grads.astype(np.float64)
-        mine, numpys = _both(taps.back, wide, *near, np.float64)
+        mine, numpys = _both(taps.back, wide, *near, hr.float64)
         np.testing.assert_array_equal(mine, numpys, name, strict=True)
 
 
@@ -116,7 +116,7 @@ def test_infinity_and_nan_reach_the_elements_that_have_a_tap_there() -> None:
     axis = taps.bilinear(4, 7, True, False)  # every second element of the result is one of the images
     images = np.ones((1, 4, 4, 2), F32)
     images[0, 1, 2], images[0, 3, 0, 1] = np.inf, np.nan
-    mine, numpys = _both(taps.resampled, images, axis, axis, F32)
+    mine, numpys = _both(taps.resampled, images, axis, axis, hr.float32)
     np.testing.assert_array_equal(mine, numpys)
     assert np.isfinite(mine[0, 0]).all()
     crop = cropping._crop_and_resize(np, {"method": "bilinear", "extrapolation_value": 0.0})
@@ -128,7 +128,7 @@ def test_infinity_and_nan_reach_the_elements_that_have_a_tap_there() -> None:
 def test_images_need_not_be_contiguous() -> None:
     images = np.random.default_rng(0).normal(size=(3, 5, 4, 6)).astype(F32).transpose(3, 2, 1, 0)
     axes = taps.bilinear(4, 6, False, False), taps.bilinear(5, 3, False, False)
-    np.testing.assert_array_equal(*_both(taps.resampled, images, *axes, F32))
+    np.testing.assert_array_equal(*_both(taps.resampled, images, *axes, hr.float32))
 
 
 def test_images_of_another_size_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_small_images_and_a_switched_off_target_are_left_to_numpy(monkeypatch: p
     monkeypatch.setattr(thresholds, "NATIVE_RESAMPLED", 65)
     assert result() is None
     monkeypatch.setattr(module, "compiled", None)
-    assert (taps.resampled(images, axis, axis, F32) == 1).all()
+    assert (taps.resampled(images, axis, axis, hr.float32) == 1).all()
 
 
 @pytest.mark.parametrize("flag", ["on", "off"])

@@ -10,9 +10,8 @@ import numpy as np
 from headrace_dlp.device import DLPArray
 
 
-def max_pool(xp: Any, attrs: Mapping[str, Any]) -> Callable[[DLPArray], DLPArray]:
+def max_pool(attrs: Mapping[str, Any]) -> Callable[[DLPArray], DLPArray]:
     """The kernel of MaxPool for images [batch, height, width, channels]."""
-    del xp  # the host's numpy, which does not reach this memory
     _, *window, _ = attrs["ksize"]
     _, *strides, _ = attrs["strides"]
     is_padded = attrs["padding"] == "SAME"
