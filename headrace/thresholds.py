@@ -215,7 +215,7 @@ LINK_BANDWIDTH: Final = 2e10
 # The same for devices of type TORCH: the processor is the CPU's and each call takes longer. The memory is the host's,
 # and copies of any size take as long as one of 8 bytes.
 # Unit: seconds; seconds; bytes a second. Measured (docs/reference/benchmarks.md "Devices of other array libraries").
-TORCH_OVERHEAD: Final = 5e-6
+TORCH_OVERHEAD: Final = 3e-6
 TORCH_COPY_LATENCY: Final = 2e-6
 TORCH_COPY_BANDWIDTH: Final = 1e13
 

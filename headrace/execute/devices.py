@@ -206,6 +206,7 @@ TORCH: Final = "TORCH"
 GPU: Final = "GPU"
 
 _OF_EXTRAS: Final = ("torch", "array_api_compat")  # packages
+_CUDA: Final = "headrace.devices.cuda"  # the module that imports PyTorch
 
 #: Device types of headrace's own that need another library, with the module that registers each one.
 EXTRAS: Final = {GPU: "headrace.devices.torch", TORCH: "headrace.devices.torch"}
@@ -264,8 +265,12 @@ def available(type: str) -> int:
         return 0
     if type == TORCH:
         return 1
-    torch: Any = importlib.import_module("torch")  # its type is unknown where it is not installed
-    return int(torch.cuda.device_count())
+    return int(importlib.import_module(_CUDA).count())
+
+
+def capability_of_gpu(index: int) -> tuple[int, ...]:
+    """Returns the compute capability of a GPU: major and minor version."""
+    return tuple(importlib.import_module(_CUDA).capability(index))
 
 
 def register_device(type: str, factory: DeviceFactory) -> None:

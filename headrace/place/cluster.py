@@ -6,7 +6,7 @@ so a plan for eight machines can be made, and its makespan predicted, on a lapto
 `Cluster.local` and `Cluster.remote`, the clusters of sessions, have figures for two more types. A TORCH device uses the
 processor of the CPU of its task, by PyTorch's functions: the two never compute at the same time, and each call takes
 longer. A GPU is fast, and far away. A token to or from either of them is copied, in addition to its
-way. What is fed or fetched is on the host.
+way. Fed and fetched values are on the host.
 """
 
 from __future__ import annotations

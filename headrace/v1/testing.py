@@ -7,7 +7,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import importlib
 import inspect
 import os
 import re
@@ -24,7 +23,7 @@ import numpy as np
 
 from headrace import nest
 from headrace.errors import OpError
-from headrace.execute.devices import available
+from headrace.execute.devices import available, capability_of_gpu
 from headrace.ir.graph import Tensor
 from headrace.v1 import test_benchmark
 from headrace.v1.device_spec import DeviceSpec
@@ -628,8 +627,7 @@ def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any =
     n = available("GPU")
     if min_cuda_compute_capability is None:
         return n > 0
-    cuda = importlib.import_module("torch").cuda if n else None
-    return any(tuple(cuda.get_device_capability(i)) >= tuple(min_cuda_compute_capability) for i in range(n) if cuda)
+    return any(capability_of_gpu(i) >= tuple(min_cuda_compute_capability) for i in range(n))
 
 
 def gpu_device_name() -> str:
