@@ -112,7 +112,7 @@ def compile_step(request: Request, environment: Environment, stages: Stages | No
         is_whole = len(used) < 2 and is_optimized and not reasons and all(map(_is_cpu, used))
         if is_whole and environment.is_remote:
             return CompiledStep(request, stages.made, device=min(used, default=""), is_whole=True)
-        if is_optimized and not reasons and not environment.is_remote:
+        if is_optimized and not reasons and not environment.is_remote and not all(map(_is_cpu, used)):
             joined = stages.run("join", joined_step, step, lowered, placement)
             if joined is not None:
                 return compiled_function(request, stages, joined)

@@ -148,35 +148,38 @@ class Cluster:
         """Link from the device `source` to `target`."""
         return self.links.get((source, target), self.link)
 
-    def processors(self) -> dict[str, str]:
-        """Returns for each device the one whose processor it uses.
 
-        That is itself, or for TORCH the first CPU of its task.
+def processors(cluster: Cluster) -> dict[str, str]:
+    """Returns for each device the one whose processor it uses.
 
-        Example:
-          >>> task = "/job:localhost/replica:0/task:0/device:"
-          >>> Cluster.local([f"{task}CPU:0", f"{task}TORCH:0"]).processors()[f"{task}TORCH:0"] == f"{task}CPU:0"
-          True
-        """
-        hosts = self._hosts()
-        return {d.name: hosts.get(_task(d.name), d.name) if d.type == TORCH else d.name for d in self.devices}
+    That is itself, or for TORCH the first CPU of its task.
 
-    def from_host(self) -> dict[str, Link]:
-        """Returns the links from the first CPU of each task to devices with another memory."""
-        hosts = self._hosts()
-        return {
-            d.name: self.between(hosts[_task(d.name)], d.name)
-            for d in self.devices
-            if d.type in (TORCH, GPU) and _task(d.name) in hosts
-        }
+    Example:
+      >>> task = "/job:localhost/replica:0/task:0/device:"
+      >>> processors(Cluster.local([f"{task}CPU:0", f"{task}TORCH:0"]))[f"{task}TORCH:0"] == f"{task}CPU:0"
+      True
+    """
+    hosts = _hosts(cluster)
+    return {d.name: hosts.get(_task(d.name), d.name) if d.type == TORCH else d.name for d in cluster.devices}
 
-    def _hosts(self) -> dict[str, str]:
-        """The first CPU of each task."""
-        hosts: dict[str, str] = {}
-        for d in self.devices:
-            if d.type == CPU:
-                hosts.setdefault(_task(d.name), d.name)
-        return hosts
+
+def from_host(cluster: Cluster) -> dict[str, Link]:
+    """Returns the links from the first CPU of each task to devices with another memory."""
+    hosts = _hosts(cluster)
+    return {
+        d.name: cluster.between(hosts[_task(d.name)], d.name)
+        for d in cluster.devices
+        if d.type in (TORCH, GPU) and _task(d.name) in hosts
+    }
+
+
+def _hosts(cluster: Cluster) -> dict[str, str]:
+    """The first CPU of each task."""
+    hosts: dict[str, str] = {}
+    for d in cluster.devices:
+        if d.type == CPU:
+            hosts.setdefault(_task(d.name), d.name)
+    return hosts
 
 
 def _task(name: str) -> str:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from headrace import thresholds
 from headrace.place.affinity import large_groups
+from headrace.place.cluster import processors
 from headrace.place.costs import is_free
 from headrace.records import record
 
@@ -65,7 +66,7 @@ class Schedule:
         self._flow = flow
         self._slots: dict[Operation, _Slot] = {}
         self._at: dict[Operation, str] = {}
-        self._processor = flow.cluster.processors()
+        self._processor = processors(flow.cluster)
         self._busy: dict[str, float] = {d.name: 0.0 for d in flow.cluster.devices}  # by processor
         self.makespan = 0.0
 

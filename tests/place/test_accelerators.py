@@ -11,6 +11,7 @@ import headrace as hr
 from headrace import thresholds
 from headrace.ir.kernel import find_kernel, override
 from headrace.place import Cluster, Costs, Link, place
+from headrace.place.cluster import processors
 from tests.place.placing import TASK, lowered, short
 
 NAMES = {type: (f"{TASK}CPU:0", f"{TASK}{type}:0") for type in ("TORCH", "GPU", "SLIM")}
@@ -98,9 +99,9 @@ def test_an_operation_that_was_measured_to_be_faster_on_torch_moves() -> None:
 
 def test_torch_computes_on_the_first_cpu_of_its_task() -> None:
     names = [f"/job:w/replica:0/task:{i}/device:{d}" for i in (0, 1) for d in ("CPU:0", "CPU:1", "TORCH:0")]
-    of = Cluster.remote(names, Link(1e-3, 1e9)).processors()
+    of = processors(Cluster.remote(names, Link(1e-3, 1e9)))
     assert {name: there for name, there in of.items() if name != there} == {names[2]: names[0], names[5]: names[3]}
-    assert Cluster.local(names[2:3]).processors() == {names[2]: names[2]}
+    assert processors(Cluster.local(names[2:3])) == {names[2]: names[2]}
 
 
 # *** GPU ***
