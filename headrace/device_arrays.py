@@ -30,7 +30,10 @@ class ArrayMemory(Protocol):
         """Namespace of the array API standard for the arrays."""
 
     def put(self, value: Any) -> Any:
-        """Copies an array or scalar of numpy into the memory; returns it as it is if its dtype is not supported."""
+        """Copies an array or scalar of numpy into the memory.
+
+        A value whose dtype is not supported is returned as it is.
+        """
 
     def get(self, value: DeviceArray) -> Any:
         """Copies a value in the memory to an array of numpy."""
@@ -109,7 +112,7 @@ def is_host(value: Any) -> bool:
 
 
 def to_host(value: Any) -> Any:
-    """Returns a value as the host's kernels take it: an array of a device as one of numpy."""
+    """Returns a value on the host: an array of numpy for one of a device."""
     return value.to_host() if type(value) is DeviceArray else value
 
 

@@ -365,7 +365,7 @@ def divided(
 
 
 def joined_step(step: StepGraph, lowered: Lowered, placement: Placement) -> StepGraph | None:
-    """Joins a structured step on one CPU and one device of another library; None if it cannot be one function.
+    """Joins a structured step on one CPU and one device, if it can.
 
     The device of an operation in a conditional, loop or function is that of its copy in the lowered form.
     """

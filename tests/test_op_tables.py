@@ -20,6 +20,7 @@ FREE = ("ops/", "v1/")
 # Modules with a table of op types, and the reason.
 MAKES = "names of the ops that functions of the interface make"
 SUMS = "sums of two tensors, AddN among them"
+DEVICE = "kernels of the device, some of which a loop registers for several op types"
 VIEW = "operations of the lowered form that a view of a running step hides or names by their loop"
 SLICES = "a rule for each op that reads a slice, or writes one into zeros"
 OBSERVE = ("paused", "profile_events", "watchable")
@@ -31,6 +32,9 @@ TABLES: dict[str, str] = {
     "recover/references.py": "the counterparts of ops on references, by name",
     "api/reference.py": "the two ops that make reference variables",
     "compile/fused_regions.py": "the two ops that it makes of regions",
+    "devices/torch/randomness.py": "random ops whose numbers are drawn on the host, for all devices of PyTorch",
+    "devices/torch/rows.py": DEVICE,
+    "devices/torch/special_functions.py": DEVICE,
     "grad/graph.py": "zeros and ones of the shape of a tensor, which it makes as a Fill",
     "inspect/dot.py": "shapes of the boxes of a drawing",
     "inspect/program_document.py": VIEW,
@@ -54,6 +58,7 @@ TABLES: dict[str, str] = {
     "optimize/queries.py": "ops without effects that are not functions of inputs",
     "optimize/selections.py": SLICES,
     "optimize/slice_merging.py": SLICES,
+    "partition/joined.py": "the kinds of structured ops, and the two copies that it makes",
     "recover/handles.py": "a translation for each op on stacks and tensor arrays",
     "saved_model/graph_models.py": "the ops whose output is fed, which are no resources of the model",
     "saved_model/library.py": "calls in messages, whose functions no graph has yet",

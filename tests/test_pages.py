@@ -117,7 +117,9 @@ def resolves(dotted: str) -> bool:
     for length in range(len(names), 0, -1):
         try:
             found: object = importlib.import_module(".".join(names[:length]))
-        except ImportError:
+        except ModuleNotFoundError as e:
+            if e.name == "torch":  # an extra; the module that needs it is there
+                return True
             continue
         try:
             for attribute in names[length:]:

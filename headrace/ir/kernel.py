@@ -240,7 +240,7 @@ def find_kernel(op: Operation, device: str = CPU) -> Kernel | None:
 
 
 def has_kernel(type: str, attrs: Mapping[str, Any], device: str) -> bool:
-    """Whether an operation of `type` with `attrs` would have a kernel on `device`, other than its record's."""
+    """Whether a kernel is registered for `type` with `attrs` on `device`, apart from its record."""
     return _override_for(type, attrs, NO_NOTES, device) is not None
 
 
@@ -287,7 +287,7 @@ class _Namespace:
     memory: Callable[[int], ArrayMemory]
 
     def has(self, op: Operation) -> bool:
-        """Whether it has the dtypes of all inputs and outputs; handles of variables are the host's."""
+        """Whether it has the dtypes of all inputs and outputs; handles are on the host."""
         tensors = (*op.inputs, *op.outputs)
         if op.opdef.kernel is None:
             return all(t.dtype.base in self.dtypes or t.dtype is resource for t in tensors)
@@ -324,8 +324,9 @@ def memory_of(device: DeviceSpec) -> ArrayMemory:
 
 
 def host_kernel(op: Operation) -> Kernel | None:
-    """Returns the kernel of the host for an operation on a device that has none, with copies of its values.
+    """Returns the kernel of the host for an operation on a device without one.
 
+    It computes on copies of the values.
     Operations that must be with others on a device (`place.constraints`) need it.
     """
     found = find_kernel(op)
@@ -336,13 +337,13 @@ def host_kernel(op: Operation) -> Kernel | None:
 
 
 def device_memory(op: Operation) -> ArrayMemory | None:
-    """Returns the memory of the device that computes `op`, if its type has a namespace (`ir.notes.OnDevice`)."""
+    """Returns the memory of the device that computes `op`; None for the host (`ir.notes.OnDevice`)."""
     there = op.notes.get(OnDevice)
     return None if there is None else memory_of(DeviceSpec.from_string(there.device))
 
 
 def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
-    """Returns the positions of the inputs that kernels read on the host: axes and sizes (`Facts.total`)."""
+    """Returns the positions of inputs that kernels read on the host: axes, sizes (`Facts.total`)."""
     names = record.facts.total
     if not names:
         return frozenset()
@@ -351,7 +352,7 @@ def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
 
 
 def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., Any]:
-    """Returns a pure kernel for the attributes of `op`, which takes and returns values in the memory of a device.
+    """Returns a pure kernel of `op` on values in the memory of a device.
 
     The device's type has a namespace. Errors are those of `made_for`.
     """

@@ -396,7 +396,7 @@ class FusedKernel(Note):
 @note
 @record(frozen=True, slots=True)
 class OnDevice(Note):
-    """The outputs of an operation that are in the memory of a device, in a step on the host and this device.
+    """The outputs of an operation that are in the memory of a device.
 
     The device computes the operation if it has a kernel for it.
 

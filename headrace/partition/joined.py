@@ -1,4 +1,4 @@
-"""Steps on the host and one device of another library, as one graph with explicit copies.
+"""Joined steps: the host and one device in one graph, with explicit copies.
 
 The partitioner cuts a step into a part for each device, and their executors exchange tokens. Where a device belongs
 to this process and its kernels are called from Python, one thread can run both parts: the step then becomes one
@@ -8,8 +8,8 @@ function in which a kernel of the device is a call like any other. `join` prepar
 * Each tensor has one *residence*, the host or the device. Where an operation reads a tensor of the other residence, a
   copy is inserted behind its producer: `_ToDevice` or `_ToHost`. An operation that reads shapes only takes both.
 * A loop variable resides on the device if its next value is computed there, and an output of a conditional if a branch
-  computes it there. Predicates reside on the host, and so do small integers (counters, axes, shapes), wherever they
-  were placed: kernels read them to know what to do, and a copy would make the host wait for the device.
+  computes it there. Predicates, and small integers such as counters, axes and shapes, reside on the host, because
+  kernels read them there. A copy would make the host wait for the device.
 * Strings, handles and lists are Python objects on the host. So a list has values of the host alone.
 
 The fixpoint of the residence of loop variables starts from the host. It can only move variables to the device, so that
@@ -65,7 +65,7 @@ class _Join:
         self._copies: dict[Tensor, Tensor] = {}
 
     def suits(self, graph: Graph) -> bool:
-        """Whether all structured operations are of the kinds that this module knows, and own their graphs."""
+        """Whether all structured operations are of known kinds and own their graphs."""
         return all(
             not op.opdef.structured
             or (op.opdef.structured in _STRUCTURES and owns_all(op) and all(map(self.suits, owned(op))))
@@ -144,7 +144,7 @@ class _Join:
     # *** copies ***
 
     def insert(self, graph: Graph) -> None:
-        """Inserts the copies into a graph and those that its operations own, and adds the notes."""
+        """Inserts copies and notes into a graph and those that its operations own."""
         edit = Editor(graph)
         for op in walk.in_order(graph.operations):
             kind = op.opdef.structured
@@ -231,12 +231,12 @@ class _Join:
 
 
 def _is_constant(op: Operation) -> bool:
-    """Whether an operation is a constant of the host, of which the device has a copy if it reads it."""
+    """Whether an operation is a constant, of which the device may have a copy."""
     return op.type == "Const" and not op.control_inputs
 
 
 def _may_reside(t: Tensor) -> bool:
-    """Whether a tensor may reside on a device: it has numbers or bools, and is no reference."""
+    """Whether a tensor may reside on a device: numbers or bools, and no reference."""
     return t.dtype not in dtypes.OBJECT and not t.dtype.is_ref
 
 

@@ -151,7 +151,7 @@ class Constraints:
         return devices, who
 
     def _hosts(self, group: Group, device: str) -> bool:
-        """Whether a device can have a group, some of whose operations only have kernels on the host.
+        """Whether a device can have a group that needs kernels of the host.
 
         The device's type has a namespace. These operations then run on copies (`ir.kernel.host_kernel`).
         """

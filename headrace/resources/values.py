@@ -70,12 +70,20 @@ class ArraysOf:
     def stack(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
         if dtype in dtypes.OBJECT:
             return stack(values, dtype, shape)
-        return self._xp.stack(values) if values else self.zeros(dtype, (0, *shape))
+        return self._xp.stack(self._on_one_device(values)) if values else self.zeros(dtype, (0, *shape))
 
     def concat(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
         if dtype in dtypes.OBJECT:
             return concat(values, dtype, shape)
-        return self._xp.concat(values) if values else self.zeros(dtype, (0, *shape))
+        return self._xp.concat(self._on_one_device(values)) if values else self.zeros(dtype, (0, *shape))
+
+    def _on_one_device(self, values: Sequence[Value]) -> Sequence[Value]:
+        """Values, of which zeros on the default device are moved to the others."""
+        if len({v.device for v in values}) == 1:
+            return values
+        default = self._xp.empty(()).device
+        to = next(v.device for v in values if v.device != default)
+        return [self._xp.asarray(v, device=to) for v in values]
 
     def rows(self, array: Value, dtype: DType) -> list[Value]:
         if dtype in dtypes.OBJECT:

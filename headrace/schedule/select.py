@@ -203,7 +203,7 @@ class Selection:
 
 
 def _kernel_on(op: Operation, device: str) -> Kernel | None:
-    """The kernel of `op` on a device whose type has a namespace, bound to the memory of the device."""
+    """The kernel of `op` on a device with a namespace, bound to its memory."""
     spec = DeviceSpec.from_string(device)
     kernel = find_kernel(op, spec.type or CPU)
     if kernel is None or kernel.form != "pure":

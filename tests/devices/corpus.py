@@ -28,7 +28,7 @@ _OF_STRUCTURE = ("Placeholder", "PlaceholderWithDefault", "NoOp", "_Arg", "_Retv
 
 
 def is_declared(type: str) -> bool:
-    """Whether an op type runs on a device with a namespace: by its record, a kernel of the device, or structure."""
+    """Whether an op type runs on a device with a namespace."""
     if type not in op_registry:
         return False
     record = op_registry.get(type)
@@ -38,7 +38,7 @@ def is_declared(type: str) -> bool:
 
 
 def declared_programs() -> list[str]:
-    """The programs all of whose op types are declared; those that headrace is known to fail at are left out."""
+    """The programs all of whose op types are declared, without known failures."""
     return [
         e["id"]
         for e in corpus.index

@@ -39,7 +39,7 @@ TIMEOUT_MS = 60_000
 
 
 def names(devices: dict[str, int]) -> list[str]:
-    """The devices of a layout; the first CPU is not among the requests, so that some operations have none."""
+    """The devices of a layout."""
     return [f"/device:{kind}:{i}" for kind, n in devices.items() for i in range(n)]
 
 
@@ -53,7 +53,7 @@ def _silent() -> Iterator[io.StringIO]:
 
 
 def check_values(seed: int, layout: int) -> None:
-    """A program computes the integers and lists of plain Python, prints its lines and fails where Python fails."""
+    """A program has the results, lines and errors of plain Python."""
     rng = random.Random(f"values {seed}")
     engine, devices = LAYOUTS[layout]
     d = drawn(rng, bool(seed % 2))

@@ -33,9 +33,19 @@ class Namespace(NamedTuple):
 
 @functools.cache
 def strict() -> Namespace:
-    """The namespace whose arrays refuse everything outside of the standard."""
+    """The namespace whose arrays refuse everything outside of the standard.
+
+    They are on another device than the default one, and arrays of two devices refuse each other.
+    """
     xp = pytest.importorskip("array_api_strict", reason="array_api_strict is not installed (pip install -e '.[dev]')")
-    return Namespace(xp, type(xp.asarray(0)), _there(xp), lambda x: xp.asarray(np.array(x)), np.asarray)
+    default, other = xp.Device("CPU_DEVICE"), xp.Device("device1")
+    return Namespace(
+        xp,
+        type(xp.asarray(0)),
+        _there(xp),
+        lambda x: xp.asarray(np.array(x), device=other),
+        lambda x: np.asarray(x.to_device(default)),
+    )
 
 
 @functools.cache

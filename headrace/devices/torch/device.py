@@ -41,7 +41,7 @@ with warnings.catch_warnings():  # PyTorch warns once that it cannot protect arr
 
 
 def tensor_of(value: Any) -> torch.Tensor:
-    """Returns a tensor on the processor that shares the memory of an array or scalar of numpy, where it can."""
+    """Returns a tensor that shares the memory of an array, if it can."""
     array = np.asarray(value)
     if any(s < 0 for s in array.strides) or not array.dtype.isnative:
         array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
@@ -82,7 +82,7 @@ class TorchMemory:
         return _namespace()
 
     def error_of(self, error: RuntimeError) -> Exception:
-        """Returns the error of the runtime for one of PyTorch, which has one class for all of them."""
+        """Returns the error of the runtime for one of PyTorch, which has one class."""
         if isinstance(error, HeadraceError):
             return error
         if isinstance(error, torch.OutOfMemoryError):
@@ -98,7 +98,7 @@ class TorchMemory:
         return _NUMPY[array.dtype]
 
     def put(self, value: Any) -> Any:
-        """Returns a value in this memory; one with a dtype that tensors lack stays as it is."""
+        """Returns a value in this memory, or the value itself if tensors lack its dtype."""
         if getattr(value, "dtype", None) not in _KEPT:
             return value
         found = tensor_of(value)

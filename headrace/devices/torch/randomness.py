@@ -25,7 +25,7 @@ _STATELESS: Final = (
 
 
 def _drawn(type: str) -> Callable[[KernelContext, Mapping[str, Any]], Callable[..., Any]]:
-    """Returns the factory of a kernel that draws on the host and copies the numbers to the device."""
+    """Returns the factory of a kernel that draws on the host."""
 
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
         make = op_registry.get(type).stateful

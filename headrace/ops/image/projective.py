@@ -161,7 +161,7 @@ def _transform(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _positions(xp: Any, lengths: Sequence[int], width: int, matrix: Any, rows: Any, mode: str) -> tuple[Any, Any, Any]:
-    """Positions in an image of the pixels of rows, and a mask of the known ones."""
+    """Positions of the pixels of rows, and a mask of those known."""
     x, y = xp.arange(width, dtype=xp.float32, device=rows.device)[None, :], rows[:, None]
     a0, a1, a2, b0, b1, b2, c0, c1 = [matrix[i] for i in range(8)]
     depth = c0 * x + c1 * y + 1

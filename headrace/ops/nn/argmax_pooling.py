@@ -81,7 +81,9 @@ def _flat(xp: Any, type: str, argmax: Any, x: tuple[int, ...], include_batch: bo
     """The places, as numbers of elements of the whole array `x`."""
     image = math.prod(x[1:])
     limit = image * x[0] if include_batch else image
-    first, last = (int(xp.min(argmax)), int(xp.max(argmax))) if size(argmax) else (0, -1)
+    first, last = 0, -1
+    if size(argmax):  # numpy's methods are faster than its functions
+        first, last = (int(x) for x in ((argmax.min(), argmax.max()) if xp is np else (xp.min(argmax), xp.max(argmax))))
     if not (first >= 0 and last < limit):
         raise InvalidArgumentError(
             f"{type}: argmax has places from {first} to {last}, which must be in [0, {limit}), for the input {show(x)}"
