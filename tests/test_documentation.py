@@ -62,8 +62,12 @@ PAGES = (
     "docs/how-to/profiling.md",
     "docs/how-to/extending.md",
 )
-#: Packages of extras without which the programs of a page do not run.
-NEEDED = {"docs/how-to/accelerators.md": "torch"}
+#: Packages of extras without which the programs of a page, or the modules of a package, do not run.
+NEEDED = {
+    "docs/how-to/accelerators.md": "torch",
+    "headrace.devices": "torch",
+    "headrace.devices.torch": "torch",
+}
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL | doctest.NORMALIZE_WHITESPACE
 
 
@@ -95,6 +99,8 @@ def test_examples_in_docstrings(package: str) -> None:
 
     A failure lists each example whose output differs from the output shown.
     """
+    if package in NEEDED:
+        pytest.importorskip(NEEDED[package])
     runner, out = doctest.DocTestRunner(optionflags=OPTIONS), io.StringIO()
     for name in _packages()[package]:
         for test in _examples(importlib.import_module(name)):
