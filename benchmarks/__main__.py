@@ -18,6 +18,7 @@ import numpy as np
 
 import headrace as hr
 from benchmarks import (
+    accelerators,
     building,
     cluster,
     datasets,
@@ -68,6 +69,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "loading": loading.loading,
     "datasets": datasets.datasets,
     "devices": devices.devices,
+    "accelerators": accelerators.accelerators,
     "placement": placement.placement,
     "recording_page": recording_page.recording_page,
     "routes": routes.routes,

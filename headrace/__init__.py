@@ -107,6 +107,7 @@ from headrace.ir import graph as _ir_graph, kernel_calls as _kernel_calls
 from headrace.ir.graph import Operation, Tensor as SymbolicTensor
 from headrace.ir.tensor_type import Tensor
 from headrace.ir.indexed_slices import IndexedSlices, IndexedSlicesValue
+from headrace.execute.devices import list_devices
 from headrace.explain import explain
 from headrace.extend import load_plugins, register_device, register_kernel, register_op
 from headrace.jit.function import Function, function, jit, run_eagerly, trace
@@ -246,8 +247,9 @@ __all__ = [
     "identity_n", "igamma", "igammac", "imag", "image", "import_graph_def", "import_meta_graph", "initializers",
     "int16", "int32", "int64", "int8", "invert", "invert_permutation", "io", "is_finite", "is_inf", "is_nan",
     "is_tensor", "jacobian", "jit", "jvp", "l2_normalize", "layers", "left_shift", "less", "less_equal", "lgamma",
-    "linalg", "linspace", "load", "load_plugins", "log", "log1p", "log_sigmoid", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "lookup", "map_fn", "master_service", "math", "matmul", "matrix_transpose", "matvec",
+    "linalg", "linspace", "list_devices", "load", "load_plugins", "log", "log1p", "log_sigmoid", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "lookup", "map_fn", "master_service", "math", "matmul",
+    "matrix_transpose", "matvec",
     "maximum",
     "meshgrid", "minimum", "mod", "multiply", "multiply_no_nan", "name_scope", "ndtri", "negative", "newaxis",
     "nextafter", "nn", "no_op",

@@ -3,7 +3,8 @@
 A value of the runtime is an array of numpy, a numpy scalar, an object (a string, handle or list), or a `DeviceArray`.
 The parts of the runtime that keep or describe values read the *value protocol*, which all arrays have: `dtype`
 (numpy's), `shape`, `ndim`, `size` and `nbytes`. A `DeviceArray` has `memory` and `to_host()` as well, and refuses
-everything that would read its elements implicitly. `to_host(value)` and `is_host(value)` serve values of both kinds.
+everything that would read its elements implicitly. `to_host(value)`, which returns its *host copy*, and
+`is_host(value)` serve values of both kinds.
 """
 
 from __future__ import annotations

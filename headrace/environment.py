@@ -90,6 +90,7 @@ class Environment:
         self._lock = threading.Lock()
         self._seconds: dict[tuple[str, str], float] = {}  # (operation, type of device) → moving average
         self._homes: dict[str, str] = {}  # operation with state → device
+        self._has_noticed = False
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
@@ -105,6 +106,12 @@ class Environment:
     def cluster(self) -> Cluster:
         """Devices and links as the cost model sees them."""
         return Cluster.remote(self.names, self._network) if self.is_remote else Cluster.local(self.names)
+
+    def notice_once(self) -> bool:
+        """Returns True at the first call, for a notice that a session makes once."""
+        with self._lock:
+            is_first, self._has_noticed = not self._has_noticed, True
+        return is_first
 
     # *** measured costs ***
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+from headrace.ir.function import nested_operations
+from headrace.ir.notes import OnDevice
 from headrace.records import record
 from headrace.shapes import show
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from headrace.compile import Compiled
     from headrace.compiled_step import CompiledStep
+    from headrace.environment import Environment
     from headrace.optimize.base import Note
     from headrace.programs import Programs
 
@@ -171,7 +174,7 @@ def explanation(programs: Programs) -> Explanation:
         "" if compiled is None else compiled.source,
         tuple(tuple(op.name for op in region.members) for region in regions),
         tuple((why, tuple(op.name for op in ops)) for why, ops in step.apart().items()),
-        *_placed(step),
+        *_placed(step, programs.environment),
         shapes=tuple(", ".join(map(show, fed)) for fed in programs.variants),
         failures=tuple(f"{f}\n{f.details}" for f in programs.failures),
         stages=tuple(step.stages),
@@ -192,13 +195,22 @@ def _native(compiled: Compiled) -> tuple[str, ...]:
     return f"{found.inside} of {found.all} instructions", *(f"not {n}: {why}" for why, n in reasons)
 
 
-def _placed(step: CompiledStep) -> tuple[Any, Any]:
+def _placed(step: CompiledStep, environment: Environment) -> tuple[Any, Any]:
     """`Explanation.devices` and `Explanation.moved` of a step."""
     placement = step.placement
     if placement is None:
-        return (), ()
+        from headrace.place.constraints import unmet
+
+        reasons = unmet(nested_operations(step.pruned.graph.operations, calls=True), environment.names)
+        return (), tuple((op.name, why) for op, why in reasons.items())
     moved = tuple((op.name, why) for op, why in placement.reasons.items())
     on: dict[str, list[str]] = {}
+    joined = step.stages.get("join")
+    if joined is not None:
+        host = min((d for d in placement.of.values() if d.rpartition("/")[2].startswith("device:CPU")), default="")
+        for op in nested_operations(joined.graph.operations):
+            there = op.notes.get(OnDevice)
+            on.setdefault(there.device if there is not None else host or environment.names[0], []).append(op.name)
     for op, device in placement.of.items() if step.is_divided or step.shares else ():
         on.setdefault(device, []).append(op.name)
     return tuple((device, tuple(on[device])) for device in sorted(on)), moved

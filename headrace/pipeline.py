@@ -41,6 +41,7 @@ from headrace.optimize.base import Options, PassContext
 from headrace.optimize.pipeline import optimize, options_from
 from headrace.optimize.specialize import specialize
 from headrace.place import Placement, place
+from headrace.place.constraints import advice, unmet
 from headrace.place.requests import WholeStructures, check_devices, owns_state, request_of
 from headrace.prune import StepGraph, prune
 from headrace.recover import recover
@@ -169,6 +170,7 @@ def pruned(request: Request, environment: Environment) -> StepGraph:
         check_devices(step.graph.operations, environment.names, environment.options.soft)
         if environment.options.log is not None:  # `placed` logs those of several devices
             environment.options.log(Placement(dict.fromkeys(step.graph.operations, environment.names[0]), {}))
+        inform_of_missing(environment, step.graph.operations)
     return step
 
 
@@ -309,7 +311,20 @@ def placed(environment: Environment, lowered: Lowered) -> Placement:
     elif notices.listener("placement", notices.INFO) is not None:
         n = Counter(found.of.values())
         notices.inform("placement", ["a step of " + ", ".join(f"{n[d]} operations on {d}" for d in sorted(n))])
+        inform_of_missing(environment, ops)
     return found
+
+
+def inform_of_missing(environment: Environment, ops: Sequence[Operation]) -> None:
+    """Makes one record for a session about requests for devices that it lacks."""
+    if notices.listener("placement", notices.INFO) is None:
+        return
+    found = unmet(nested_operations(ops, calls=True), environment.names)
+    if found and environment.notice_once():
+        op = next(iter(found))
+        more = f" (and {len(found) - 1} other operations of this step)" if len(found) > 1 else ""
+        text = f"{op.name}{more}: it requests {op.device!r}, which this session does not have, and runs elsewhere"
+        notices.inform("placement", [f"{text}. {advice(DeviceSpec.from_string(op.device), is_soft=True)}".rstrip()])
 
 
 def partitioned(environment: Environment, lowered: Lowered, placement: Placement) -> Mapping[str, Part]:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace import notices, plugins
 from headrace.environment import PlacementOptions
-from headrace.execute.devices import device_types
+from headrace.execute.devices import EXTRAS, available, device_types
 from headrace.records import record
 
 if TYPE_CHECKING:
@@ -166,7 +166,9 @@ def settings(config: ConfigProto | None) -> dict[str, Any]:
     return {
         **{name: getattr(config, name) for name in _FIELDS_OF_MESSAGE},
         **{name: getattr(of_graphs, name) for name in _FIELDS_OF_GRAPHS},
-        "device_count": {kind: n for kind, n in config.device_count.items() if _exists(kind, n)},
+        "device_count": {
+            kind: there for kind, n in config.device_count.items() if (there := _there(kind, n)) or kind == "CPU"
+        },
         "device_filters": list(config.device_filters),
         "inter_op_parallelism_threads": _inter_op_threads(config),
         "max_folded_constant_in_bytes": of_graphs.optimizer_options.max_folded_constant_in_bytes,
@@ -174,14 +176,19 @@ def settings(config: ConfigProto | None) -> dict[str, Any]:
     }
 
 
-def _exists(kind: str, n: int) -> bool:
-    """Whether there are devices of a type, of which a config allows at most `n`."""
+def _there(kind: str, n: int) -> int:
+    """Number of devices of a type in a session whose config allows at most `n`.
+
+    To count GPUs, PyTorch is imported if it is installed.
+    """
     if kind == "CPU":
-        return True
+        return n
     if n <= 0:
-        return False
+        return 0
+    if kind in EXTRAS:
+        return min(n, available(kind))
     plugins.load()
-    return device_types.find(kind) is not None
+    return n if device_types.find(kind) is not None else 0
 
 
 def _inter_op_threads(config: ConfigProto) -> int:

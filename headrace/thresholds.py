@@ -212,6 +212,22 @@ OPERATION_OVERHEAD: Final = 2e-6
 LINK_LATENCY: Final = 5e-5
 LINK_BANDWIDTH: Final = 2e10
 
+# The same for devices of type TORCH: the processor is the CPU's and each call takes longer. The memory is the host's,
+# and copies of any size take as long as one of 8 bytes.
+# Unit: seconds; seconds; bytes a second. Measured (docs/reference/benchmarks.md "Devices of other array libraries").
+TORCH_OVERHEAD: Final = 3e-6
+TORCH_COPY_LATENCY: Final = 2e-6
+TORCH_COPY_BANDWIDTH: Final = 1e13
+
+# The same for devices of type GPU. None was measured: they follow data sheets, for float32 outside of matrix units,
+# launches from Python, and copies of pageable memory over PCI Express.
+# Unit: flops a second; bytes a second; seconds; seconds; bytes a second. Estimate (tests/place/test_accelerators.py).
+GPU_FLOPS: Final = 1e13
+GPU_BANDWIDTH: Final = 5e11
+GPU_OVERHEAD: Final = 1e-5
+GPU_COPY_LATENCY: Final = 2e-5
+GPU_COPY_BANDWIDTH: Final = 6e9
+
 # Assumptions of the cost model: trip count of a loop, length of a dimension and size of a string or another object that
 # are unknown.
 # Unit: iterations; elements; bytes. Estimate (tests/place/test_costs.py).

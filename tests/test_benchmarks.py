@@ -16,6 +16,7 @@ import pytest
 
 from benchmarks import __main__ as program
 from benchmarks import (
+    accelerators,
     building,
     cluster,
     datasets,
@@ -73,6 +74,10 @@ pytestmark = pytest.mark.system
         lambda: loading.loading(megabytes=2, repeats=1),
         lambda: datasets.datasets(repeats=2),
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
+        pytest.param(
+            lambda: accelerators.accelerators(repeats=2, calls=3, megabytes=1, width=4),
+            marks=pytest.mark.skipif(bool(accelerators.MISSING), reason=accelerators.MISSING or "-"),
+        ),
         lambda: placement.placement(graphs=2),
         pytest.param(
             lambda: recording_page.recording_page(rounds=1, frames=3, name="nested"),

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import abc
 import importlib
+import importlib.util
 import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -47,7 +48,10 @@ class Device(abc.ABC):
       name: the full name as text.
       type: the type, such as "CPU".
       memory_limit: bytes that values on it may take; None: no limit.
+      enqueues: whether kernels return when their work is enqueued, so that the time of a call is not that of its work.
     """
+
+    enqueues = False
 
     def __init__(self, spec: DeviceSpec, memory_limit: int | None = None) -> None:
         assert spec.type is not None, "a device has a full name"
@@ -198,8 +202,14 @@ device_types: Registry[DeviceFactory] = Registry("device type")
 device_types.register("CPU", LocalDevice)
 
 
+TORCH: Final = "TORCH"
+GPU: Final = "GPU"
+
+_OF_EXTRAS: Final = ("torch", "array_api_compat")  # packages
+_CUDA: Final = "headrace.devices.cuda"  # the module that imports PyTorch
+
 #: Device types of headrace's own that need another library, with the module that registers each one.
-EXTRAS: Final = {"GPU": "headrace.devices.torch", "TORCH": "headrace.devices.torch"}
+EXTRAS: Final = {GPU: "headrace.devices.torch", TORCH: "headrace.devices.torch"}
 
 
 def _load(type: str) -> None:
@@ -217,6 +227,50 @@ def _load(type: str) -> None:
             f"devices of type {type!r} need the package {e.name!r}, which is not installed: "
             "pip install 'headrace[torch]'"
         ) from e
+
+
+def list_devices(device_type: str | None = None) -> list[DeviceAttributes]:
+    """Returns the devices that a session of this process can have.
+
+    These are a CPU, a TORCH device if PyTorch is installed (`pip install 'headrace[torch]'`), and the CUDA devices that
+    PyTorch finds. A session has one CPU unless it asks for others: `hr.Session(devices={"GPU": 1})`. It may have more
+    CPUs, which are logical. Types of other packages (`register_device`) are not listed.
+
+    To count the CUDA devices, PyTorch is imported if it is installed, which takes a second or more, unless
+    `device_type` is another type.
+
+    Args:
+      device_type: only devices of this type; None: all.
+
+    Source: TensorFlow's `device_lib.list_local_devices` and `tf.config.list_physical_devices`.
+
+    Example:
+      >>> import headrace as hr
+      >>> [d.name for d in hr.list_devices("CPU")]
+      ['/job:localhost/replica:0/task:0/device:CPU:0']
+    """
+    types = ("CPU", TORCH, GPU) if device_type is None else (device_type,)
+    return [
+        DeviceAttributes(str(DeviceSpec(HERE.job, HERE.replica, HERE.task, type, i)), type, 0)
+        for type in types
+        for i in range(available(type))
+    ]
+
+
+def available(type: str) -> int:
+    """Returns the number of devices in `list_devices`; imports PyTorch for GPUs alone."""
+    if type == "CPU":
+        return 1
+    if type not in EXTRAS or not all(map(importlib.util.find_spec, _OF_EXTRAS)):
+        return 0
+    if type == TORCH:
+        return 1
+    return int(importlib.import_module(_CUDA).count())
+
+
+def capability_of_gpu(index: int) -> tuple[int, ...]:
+    """Returns the compute capability of a GPU: major and minor version."""
+    return tuple(importlib.import_module(_CUDA).capability(index))
 
 
 def register_device(type: str, factory: DeviceFactory) -> None:

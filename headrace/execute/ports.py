@@ -153,7 +153,8 @@ class DevicePorts(Ports):
         return self._device.compute()
 
     def computed(self, op: str, seconds: float) -> None:
-        self._environment.record(op, self._device.type, seconds)
+        if not self._device.enqueues:
+            self._environment.record(op, self._device.type, seconds)
 
 
 class MemoryPorts(DevicePorts):

@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace import shapes
 from headrace.errors import HeadraceInternalError
+from headrace.ir.notes import OnDevice
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -92,14 +93,16 @@ def check_value(t: Tensor, value: Any, of_cpu: bool = True) -> None:
     Args:
       t: the tensor.
       value: its value.
-      of_cpu: whether the value must be an array, as on the CPU.
+      of_cpu: whether the value must be an array, as on the CPU, unless the operation has the note `OnDevice`.
 
     Raises:
       HeadraceInternalError: the value does not fit.
     """
     if t.dtype.is_ref or t.dtype.name in ("resource", "variant"):
         return
-    is_value = isinstance(value, (np.ndarray, np.generic)) if of_cpu else hasattr(value, "shape")
+    there = t.op.notes.get(OnDevice)
+    is_host = of_cpu and (there is None or t.index not in there.outputs)
+    is_value = isinstance(value, (np.ndarray, np.generic)) if is_host else hasattr(value, "shape")
     if not is_value or getattr(value, "dtype", None) != t.dtype.numpy:
         got = getattr(value, "dtype", type(value).__name__)
         raise HeadraceInternalError(f"{t.name} ({t.op.type}) must be {t.dtype.name}, its kernel gave {got}")

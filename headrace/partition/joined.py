@@ -2,7 +2,7 @@
 
 The partitioner cuts a step into a part for each device, and their executors exchange tokens. Where a device belongs
 to this process and its kernels are called from Python, one thread can run both parts: the step then becomes one
-function in which a kernel of the device is a call like any other. `join` prepares its graph:
+function in which a kernel of the device is a call like any other. `join` prepares the graph of such a *joined step*:
 
 * Each operation gets a note `OnDevice` if a kernel of the device computes it. The others run on the host.
 * Each tensor has one *residence*, the host or the device. Where an operation reads a tensor of the other residence, a

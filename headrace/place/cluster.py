@@ -2,17 +2,31 @@
 
 A `Cluster` describes devices for the cost model, and need not exist. The placer and the simulator use its numbers only,
 so a plan for eight machines can be made, and its makespan predicted, on a laptop.
+
+`Cluster.local` and `Cluster.remote`, the clusters of sessions, have figures for two more types. A TORCH device uses the
+processor of the CPU of its task, by PyTorch's functions: the two never compute at the same time, and each call takes
+longer. A GPU is fast, and far away. A token to or from either of them is copied, in addition to its
+way. Fed and fetched values are on the host.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from headrace import thresholds
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.records import record
+
+CPU: Final = "CPU"
+TORCH: Final = "TORCH"
+GPU: Final = "GPU"
+
+#: Type of device → the type whose processor it uses. Until an operation was measured on one, the other's figure counts.
+SAME_PROCESSOR: Final = {TORCH: CPU, CPU: TORCH}
 
 
 @record(frozen=True, slots=True)
@@ -105,9 +119,10 @@ class Cluster:
     def local(names: Iterable[str]) -> Cluster:
         """Returns a cluster of logical devices of one process.
 
-        Each device is a core, and tokens cross by reference.
+        Each CPU is a core, and tokens cross by reference, except to and from the memory of another device.
         """
-        return Cluster(tuple(DeviceModel(name) for name in names))
+        names = tuple(names)
+        return Cluster(tuple(map(_model, names)), links=_with_copies(names, {}, Link()))
 
     @staticmethod
     def remote(names: Iterable[str], network: Link) -> Cluster:
@@ -115,14 +130,14 @@ class Cluster:
 
         Args:
           names: the full names of the devices.
-          network: the link between devices of different tasks. Between devices of one task tokens cross by reference.
+          network: the link between devices of different tasks. Between devices of one task tokens cross as in `local`.
         """
-        models = tuple(DeviceModel(name) for name in names)
+        names = tuple(names)
         tasks: dict[str, list[str]] = {}
         for name in names:
-            tasks.setdefault(name.rpartition("/device:")[0], []).append(name)
+            tasks.setdefault(_task(name), []).append(name)
         inside = {(a, b): Link() for of in tasks.values() for a in of for b in of}
-        return Cluster(models, network, inside)
+        return Cluster(tuple(map(_model, names)), network, _with_copies(names, inside, network))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,3 +147,83 @@ class Cluster:
     def between(self, source: str, target: str) -> Link:
         """Link from the device `source` to `target`."""
         return self.links.get((source, target), self.link)
+
+
+def processors(cluster: Cluster) -> dict[str, str]:
+    """Returns for each device the one whose processor it uses.
+
+    That is itself, or for TORCH the first CPU of its task.
+
+    Example:
+      >>> task = "/job:localhost/replica:0/task:0/device:"
+      >>> processors(Cluster.local([f"{task}CPU:0", f"{task}TORCH:0"]))[f"{task}TORCH:0"] == f"{task}CPU:0"
+      True
+    """
+    hosts = _hosts(cluster)
+    return {d.name: hosts.get(_task(d.name), d.name) if d.type == TORCH else d.name for d in cluster.devices}
+
+
+def from_host(cluster: Cluster) -> dict[str, Link]:
+    """Returns the links from the first CPU of each task to devices with another memory."""
+    hosts = _hosts(cluster)
+    return {
+        d.name: cluster.between(hosts[_task(d.name)], d.name)
+        for d in cluster.devices
+        if d.type in (TORCH, GPU) and _task(d.name) in hosts
+    }
+
+
+def _hosts(cluster: Cluster) -> dict[str, str]:
+    """The first CPU of each task."""
+    hosts: dict[str, str] = {}
+    for d in cluster.devices:
+        if d.type == CPU:
+            hosts.setdefault(_task(d.name), d.name)
+    return hosts
+
+
+def _task(name: str) -> str:
+    return name.rpartition("/device:")[0]
+
+
+def _model(name: str) -> DeviceModel:
+    """Returns the speeds of a device by its type; unknown types have a CPU's."""
+    type = DeviceSpec.from_string(name).type
+    if type == TORCH:
+        return DeviceModel(name, overhead=thresholds.TORCH_OVERHEAD)
+    if type == GPU:
+        return DeviceModel(name, thresholds.GPU_FLOPS, thresholds.GPU_BANDWIDTH, thresholds.GPU_OVERHEAD)
+    return DeviceModel(name)
+
+
+def _copy(name: str) -> Link | None:
+    """Returns the speed of copies between a device and the host; None: they share memory."""
+    type = DeviceSpec.from_string(name).type
+    if type == TORCH:
+        return Link(thresholds.TORCH_COPY_LATENCY, thresholds.TORCH_COPY_BANDWIDTH)
+    if type == GPU:
+        return Link(thresholds.GPU_COPY_LATENCY, thresholds.GPU_COPY_BANDWIDTH)
+    return None
+
+
+def _with_copies(
+    names: Sequence[str], links: dict[tuple[str, str], Link], otherwise: Link
+) -> dict[tuple[str, str], Link]:
+    """Adds the copies to the links of the devices whose memory is not the host's.
+
+    Args:
+      names: the devices.
+      links: the links without copies.
+      otherwise: the link of devices that are not in `links`.
+    """
+    copies = {name: copy for name in names if (copy := _copy(name)) is not None}
+    pairs = {pair for a in copies for b in names if a != b for pair in ((a, b), (b, a))}
+    return links | {
+        (a, b): functools.reduce(_after, [copies[d] for d in (a, b) if d in copies], links.get((a, b), otherwise))
+        for a, b in pairs
+    }
+
+
+def _after(first: Link, then: Link) -> Link:
+    """Returns the link of tokens that take one link after the other."""
+    return Link(first.latency + then.latency, 1 / (1 / first.bandwidth + 1 / then.bandwidth))

@@ -18,7 +18,7 @@ TensorFlow's placer, whose rules, error class and first words are kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from headrace.place.cluster import Cluster
     from headrace.place.groups import ColocationConstraints, Group, Groups
 
+_MISSING: Final = "this session does not have"
 _LISTED: Final = 20  # operations of a group that an error lists
-_SOFTEN: Final = "Set allow_soft_placement to run it on an available device."
+_SOFTEN: Final = "Set allow_soft_placement to run it on an available device"
+_OF_EXTRAS: Final = ("GPU", "TORCH")  # types of devices that a session has on request
 
 
 class Constraints:
@@ -188,7 +190,7 @@ class Constraints:
             if not there:
                 raise InvalidArgumentError(
                     f"Cannot assign a device for operation {op.name}: it requests {op.device!r}{_made(op)}, and this "
-                    f"session has {self._there()}. {_SOFTEN}",
+                    f"session has {self._there()}. {advice(asked)}",
                     op.name,
                     op,
                 )
@@ -196,7 +198,7 @@ class Constraints:
                 lack = self._lack(op, self._types_of(there))
                 raise InvalidArgumentError(
                     f"Cannot assign a device for operation {op.name}: it requests {op.device!r}{_made(op)}, where no "
-                    f"kernel computes '{op.type}'{lack}; it can run on {', '.join(sorted(self._able(op)))}. {_SOFTEN}",
+                    f"kernel computes '{op.type}'{lack}; it can run on {', '.join(sorted(self._able(op)))}. {_SOFTEN}.",
                     op.name,
                     op,
                 )
@@ -207,19 +209,16 @@ class Constraints:
             )
         lack = self._lack(op, self._types_of(there))
         lack = f"has no kernel for '{op.type}'{lack}, while {self._have_one(op)} has one"
-        why = "this session does not have" if not there else lack if not able else ""
+        why = _MISSING if not there else lack if not able else ""
         why = why or (
             f"conflicts with '{who.name}'" if who is not None else "does not have kernels for all colocated operations"
         )
-        of_type = DeviceSpec(asked.job, asked.replica, asked.task, asked.type)
-        for kept in (of_type, DeviceSpec(type=asked.type), DeviceSpec(asked.job, asked.replica, asked.task)):
+        for kept in _parts(asked):
             met = self._matching(kept) & devices
-            if met and kept != DeviceSpec():
-                self.reasons[op] = (
-                    f"it requests {op.device!r}, which {why}; the part {str(kept)!r} of the request is met"
-                )
+            if met:
+                self.reasons[op] = _moved(op, why, kept)
                 return met
-        self.reasons[op] = f"it requests {op.device!r}, which {why}; no part of the request is met"
+        self.reasons[op] = _moved(op, why, None)
         return devices
 
     def _matching(self, asked: DeviceSpec) -> frozenset[str]:
@@ -283,6 +282,55 @@ class Constraints:
             op.name,
             op,
         )
+
+
+def advice(asked: DeviceSpec, is_soft: bool = False) -> str:
+    """Describes what can be done about a request for a missing device; "" for nothing.
+
+    Args:
+      asked: the request.
+      is_soft: whether the placement is soft already.
+    """
+    make = ""
+    if asked.type in _OF_EXTRAS:
+        devices = f'devices={{"{asked.type}": {(asked.index or 0) + 1}}}'
+        make = f"ake the session with {devices}, which needs pip install 'headrace[torch]'."
+    if is_soft:
+        return f"M{make}" if make else ""
+    return f"{_SOFTEN}, or m{make}" if make else f"{_SOFTEN}."
+
+
+def unmet(ops: Iterable[Operation], names: Sequence[str]) -> dict[Operation, str]:
+    """Returns the reason for each operation that requests another device than `names`, under soft placement.
+
+    Args:
+      ops: the operations.
+      names: the full names of all devices of the session.
+    """
+    devices = [DeviceSpec.from_string(name) for name in names]
+    out: dict[Operation, str] = {}
+    for op in ops:
+        if op.device:
+            asked = DeviceSpec.from_string(op.device)
+            if not any(map(asked.matches, devices)):
+                kept = next((part for part in _parts(asked) if any(map(part.matches, devices))), None)
+                out[op] = _moved(op, _MISSING, kept)
+    return out
+
+
+def _parts(asked: DeviceSpec) -> list[DeviceSpec]:
+    """Parts of a request that soft placement may meet alone, the most wanted first."""
+    parts = (
+        DeviceSpec(asked.job, asked.replica, asked.task, asked.type),
+        DeviceSpec(type=asked.type),
+        DeviceSpec(asked.job, asked.replica, asked.task),
+    )
+    return [part for part in parts if part != DeviceSpec()]
+
+
+def _moved(op: Operation, why: str, kept: DeviceSpec | None) -> str:
+    met = "no part of the request is met" if kept is None else f"the part {str(kept)!r} of the request is met"
+    return f"it requests {op.device!r}, which {why}; {met}"
 
 
 def _yields(op: Operation) -> bool:

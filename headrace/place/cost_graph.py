@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.ir import walk
+from headrace.place.cluster import from_host
 from headrace.place.costs import is_free, size
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class CostGraph:
         self._seconds = {
             d.name: alike.setdefault((d.type, d.flops, d.bandwidth, d.overhead), {}) for d in cluster.devices
         }
+        self._far = from_host(cluster)
         self._sizes: dict[Tensor, float] = {}
         self._passes = costs.trips_of(tree)
         for frame in tree.frames[1:]:  # parents first
@@ -91,7 +93,10 @@ class CostGraph:
         known = self._seconds[device.name]
         seconds = known.get(op)
         if seconds is None:
-            seconds = known[op] = self.costs.seconds(op, device)
+            seconds = self.costs.seconds(op, device)
+            if op.opdef.facts.graph_end and device.name in self._far:  # fed and fetched values are on the host
+                seconds += sum(self._far[device.name].seconds(self._size(t)) for t in (*op.inputs, *op.outputs))
+            known[op] = seconds
         return seconds
 
     def work(self, op: Operation, device: DeviceModel) -> float:

@@ -19,6 +19,7 @@ from headrace.ir.analysis.trip_count import trip_count
 from headrace.ir.device import DeviceSpec
 from headrace.ir.function import owned
 from headrace.ir.kernel import CPU
+from headrace.place.cluster import SAME_PROCESSOR
 from headrace.place.trip_count import PrimitiveTripCounts
 from headrace.records import record
 
@@ -34,7 +35,8 @@ class Costs:
     """Measured costs of a step, and estimates for the rest.
 
     Attributes:
-      measured: (operation, type of device) → seconds of one firing; the average if some of its firings are dead.
+      measured: (operation, type of device) → seconds of one firing; the average if some of its firings are dead. Types
+        that share a processor (`cluster.SAME_PROCESSOR`) share figures, until both have one.
       trips: frame → trip count of its loop for each entry.
 
     Example:
@@ -106,6 +108,9 @@ class Costs:
         known = self.measured.get((op.name, device.type))
         if known is not None:
             return known
+        known = self.measured.get((op.name, SAME_PROCESSOR.get(device.type, "")))
+        if known is not None:  # not an estimate: that of a slow machine is too low, and the operation would move
+            return known + device.overhead
         facts = op.opdef.facts
         if op.opdef.structured and op.opdef.structured != "Call":
             once = sum(self.seconds(o, device) for graph in owned(op) for o in graph.operations)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from headrace import thresholds
 from headrace.place.affinity import large_groups
+from headrace.place.cluster import processors
 from headrace.place.costs import is_free
 from headrace.records import record
 
@@ -65,7 +66,8 @@ class Schedule:
         self._flow = flow
         self._slots: dict[Operation, _Slot] = {}
         self._at: dict[Operation, str] = {}
-        self._busy: dict[str, float] = {d.name: 0.0 for d in flow.cluster.devices}
+        self._processor = processors(flow.cluster)
+        self._busy: dict[str, float] = {d.name: 0.0 for d in flow.cluster.devices}  # by processor
         self.makespan = 0.0
 
     def ready(self, op: Operation, device: str) -> tuple[float, float]:
@@ -107,7 +109,7 @@ class Schedule:
             work += self._flow.work(op, device)
             first, last = self.ready(op, device.name)
             begin, finish = max(begin, first), max(finish, last)
-        return max(max(begin, self._busy[device.name]) + work, finish)
+        return max(max(begin, self._busy[self._processor[device.name]]) + work, finish)
 
     def add(self, op: Operation, device: DeviceModel | None) -> None:
         """Schedules `op` on `device`; None: not known yet, for a small operation."""
@@ -115,12 +117,13 @@ class Schedule:
         name = device.name if device is not None else ""
         begin, finish = self.ready(op, name)
         work = flow.work(op, device) if device is not None else 0.0
-        start = max(begin, self._busy[name]) if work else begin
+        processor = self._processor.get(name, "")
+        start = max(begin, self._busy[processor]) if work else begin
         times = flow.times[op] or 1.0
         first = start + work / times
         last = max(start + work, finish + work / times)
         if work:
-            self._busy[name] = start + work
+            self._busy[processor] = start + work
         self._slots[op] = _Slot(start, start + work, first, last)
         self._at[op] = name
         self.makespan = max(self.makespan, last)

@@ -11,6 +11,7 @@ from headrace.ir.device import DeviceSpec
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import nested, nested_operations, param_offset
 from headrace.ir.kernel import CPU
+from headrace.place.constraints import advice
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -111,7 +112,7 @@ def check_devices(ops: Sequence[Operation], names: Sequence[str], soft: bool) ->
                 there = ", ".join(names)
                 raise InvalidArgumentError(
                     f"Cannot assign a device for operation {op.name}: it requests {op.device!r}, and this session has "
-                    f"{there}. Set allow_soft_placement to run it on an available device.",
+                    f"{there}. {advice(spec)}",
                     op.name,
                     op,
                 )

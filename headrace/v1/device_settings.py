@@ -1,6 +1,8 @@
 """TensorFlow 1's `tf.config`: devices of the process, defaults of later sessions.
 
-The devices are CPUs. Settings of other devices are accepted where TensorFlow accepts them without such a device.
+The devices are CPUs, and the GPUs that PyTorch finds (`headrace.list_devices`). A session has a GPU if its config says
+so: `tf.ConfigProto(device_count={"GPU": 1})`. Settings of other devices are accepted where TensorFlow accepts them
+without such a device.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace import flags, pb, public_names
+from headrace.execute.devices import available
 from headrace.session_config import OFF, REWRITERS, left_out
 from headrace.v1.session import defaults
 
@@ -18,7 +21,7 @@ class PhysicalDevice(NamedTuple):
 
     Args:
       name: its name.
-      device_type: "CPU".
+      device_type: "CPU" or "GPU".
     """
 
     name: str
@@ -56,21 +59,28 @@ _CPU = PhysicalDevice("/physical_device:CPU:0", "CPU")
 
 
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """Returns the devices of the machine: one CPU.
+    """Returns the devices of the machine: one CPU, and the GPUs that PyTorch finds.
+
+    PyTorch is imported for them, if it is installed.
 
     Args:
       device_type: only devices of this type; None: all.
 
     Source: TensorFlow's `tf.config.list_physical_devices`.
 
-    >>> list_physical_devices("GPU")
-    []
+    >>> list_physical_devices("CPU")
+    [PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]
     """
-    return [_CPU] if device_type in (None, "CPU") else []
+    return [
+        PhysicalDevice(f"/physical_device:{type}:{i}", type)
+        for type in ("CPU", "GPU")
+        if device_type in (None, type)
+        for i in range(available(type))
+    ]
 
 
 def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
-    """Returns the devices of a session.
+    """Returns the devices of a session without a config: CPUs.
 
     Args:
       device_type: only devices of this type; None: all.
@@ -82,7 +92,7 @@ def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
 
 
 def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """Returns the devices that sessions use: all.
+    """Returns the devices that sessions may use: all.
 
     Args:
       device_type: only devices of this type; None: all.
@@ -108,7 +118,7 @@ def set_visible_devices(devices: Any, device_type: str | None = None) -> None:
     for device in given:
         _check(device)
     if _CPU not in given and device_type in (None, "CPU"):
-        raise ValueError("the CPU cannot be made invisible: headrace has no other device")
+        raise ValueError("the CPU cannot be made invisible: it runs what no other device can")
 
 
 def get_logical_device_configuration(device: PhysicalDevice) -> list[LogicalDeviceConfiguration] | None:
@@ -120,6 +130,8 @@ def get_logical_device_configuration(device: PhysicalDevice) -> list[LogicalDevi
     Source: TensorFlow's `tf.config.get_logical_device_configuration`.
     """
     _check(device)
+    if device != _CPU:
+        return None
     n = defaults.get("device_count", {}).get("CPU")
     return None if n is None else [LogicalDeviceConfiguration()] * n
 
@@ -130,12 +142,14 @@ def set_logical_device_configuration(
     """Sets the number of logical devices of later sessions.
 
     Args:
-      device: the CPU.
+      device: the CPU, or a GPU, which remains one logical device.
       logical_devices: a description for each.
 
     Source: TensorFlow's `tf.config.set_logical_device_configuration`.
     """
     _check(device)
+    if device != _CPU:
+        return
     if logical_devices:
         defaults["device_count"] = {"CPU": len(logical_devices)}
     else:
@@ -185,8 +199,11 @@ experimental_functions_run_eagerly = functions_run_eagerly
 
 
 def _check(device: Any) -> None:
-    if device != _CPU:
-        raise ValueError(f"Unrecognized device: {device!r}; there is {_CPU!r}")
+    if device == _CPU:
+        return
+    there = list_physical_devices()
+    if device not in there:
+        raise ValueError(f"Unrecognized device: {device!r}; there is {', '.join(map(repr, there))}")
 
 
 class threading:
@@ -334,21 +351,26 @@ class experimental:
 
     @staticmethod
     def get_memory_growth(device: PhysicalDevice) -> bool:
-        """Raises an error: only GPUs have the setting.
+        """Returns True: PyTorch takes the memory of GPUs as it is needed.
 
         Raises:
-          ValueError: always.
+          ValueError: the device is no GPU.
         """
-        raise ValueError("Cannot get memory growth of non-GPU devices")
+        _check(device)
+        if device == _CPU:
+            raise ValueError("Cannot get memory growth of non-GPU devices")
+        return True
 
     @staticmethod
     def set_memory_growth(device: PhysicalDevice, enable: bool) -> None:
-        """Raises an error: only GPUs have the setting.
+        """Does nothing: PyTorch takes the memory of GPUs as it is needed.
 
         Raises:
-          ValueError: always.
+          ValueError: the device is no GPU.
         """
-        raise ValueError("Cannot set memory growth on non-GPU devices")
+        _check(device)
+        if device == _CPU:
+            raise ValueError("Cannot set memory growth on non-GPU devices")
 
     @staticmethod
     def get_memory_info(device: str) -> dict[str, int]:
@@ -424,7 +446,7 @@ class experimental:
 
     @staticmethod
     def tensor_float_32_execution_enabled() -> bool:
-        """Whether GPUs may round to TensorFloat-32: never, there being none."""
+        """Returns False: PyTorch's own settings, which allow it for convolutions, stay."""
         return False
 
     @staticmethod

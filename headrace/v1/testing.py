@@ -23,6 +23,7 @@ import numpy as np
 
 from headrace import nest
 from headrace.errors import OpError
+from headrace.execute.devices import available, capability_of_gpu
 from headrace.ir.graph import Tensor
 from headrace.v1 import test_benchmark
 from headrace.v1.device_spec import DeviceSpec
@@ -612,13 +613,26 @@ def _free_ports(n: int) -> list[int]:
 
 
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
-    """Returns whether there is a GPU: never. Source: TensorFlow's `tf.test.is_gpu_available`."""
-    return False
+    """Returns whether `headrace.list_devices` has a GPU, so that sessions can have it.
+
+    It imports PyTorch if that is installed. A session has a GPU if its config says so:
+    `tf.ConfigProto(device_count={"GPU": 1})`.
+
+    Args:
+      cuda_only: without effect: all GPUs are CUDA devices.
+      min_cuda_compute_capability: (major, minor) that a GPU must have; None: any.
+
+    Source: TensorFlow's `tf.test.is_gpu_available`.
+    """
+    n = available("GPU")
+    if min_cuda_compute_capability is None:
+        return n > 0
+    return any(capability_of_gpu(i) >= tuple(min_cuda_compute_capability) for i in range(n))
 
 
 def gpu_device_name() -> str:
-    """Returns the name of a GPU: none. Source: TensorFlow's `tf.test.gpu_device_name`."""
-    return ""
+    """Returns the name of the first GPU; "" if there is none. Source: TensorFlow's `tf.test.gpu_device_name`."""
+    return "/device:GPU:0" if available("GPU") else ""
 
 
 def is_built_with_cuda() -> bool:

@@ -44,7 +44,7 @@ BUDGETS: Final = {
     "optimize": 5500,
     "partition": 1200,  # `joined`: a step on the host and one device as one function
     "pb": 200,
-    "place": 1500,
+    "place": 1540,
     "recover": 1900,
     "resources": 6800,
     "saved_model": 2700,  # objects and functions, read and written; of these 600 are `hr.save` and `hr.load`

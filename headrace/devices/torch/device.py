@@ -137,6 +137,7 @@ class TorchDevice(LocalDevice):
                 'devices={"TORCH": 1} has the same kernels on the processor'
             )
         self.memory = memory(self.type, index)
+        self.enqueues = self.type == GPU
 
     def put(self, array: Any) -> Any:
         return self.memory.put(array)
