@@ -155,7 +155,7 @@ class _Join:
             elif op.type != "_Arg" and (op.opdef.facts.forwards is None or not op.opdef.is_pure):
                 is_there = self.computes(op)
                 if is_there or not op.opdef.facts.shape_only:
-                    host = host_inputs(op.opdef, op.attrs)
+                    host = host_inputs(op.opdef, op.attrs) or _numbers(op)
                     self._give(edit, op, lambda i, there=is_there, host=host: there and i not in host)  # type: ignore[misc]
                 edit.set_device(op, self._name if is_there else "")
             elif op.type != "_Arg" and len(op.inputs) > 1:  # only its first input is forwarded
@@ -233,6 +233,13 @@ class _Join:
 def _is_constant(op: Operation) -> bool:
     """Whether an operation is a constant, of which the device may have a copy."""
     return op.type == "Const" and not op.control_inputs
+
+
+def _numbers(op: Operation) -> frozenset[int]:
+    """The positions of constant scalars among the inputs of a stateful operation, such as learning rates."""
+    if op.opdef.is_pure:
+        return frozenset()
+    return frozenset(i for i, t in enumerate(op.inputs) if _is_constant(t.op) and t.shape == ())
 
 
 def _may_reside(t: Tensor) -> bool:

@@ -112,6 +112,23 @@ def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any
     return out
 
 
+# *** devices ***
+
+
+def _computed(formula: Formula, attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+    """Applies `formula` in the memory of a device. Numbers that are on the host stay numbers of Python."""
+    fixed = {i: x.item() for i, x in enumerate(given, len(values)) if is_host(x) and not x.shape}
+    moving = [x for i, x in enumerate((*values, *given)) if i not in fixed]
+
+    def compute(xp: Any, *arrays: Any) -> tuple[Any, ...]:
+        rest = iter(arrays)
+        return tuple(formula(xp, attrs, *[fixed[i] if i in fixed else next(rest) for i in range(n)]))
+
+    n = len(values) + len(given)
+    found: Sequence[Any] = computed(compute, *moving)
+    return found
+
+
 # *** kernels ***
 
 
@@ -167,8 +184,7 @@ def _kernel(
         if given[gradient].shape != var:
             raise _differ(slots[0], var, args[gradient], given[gradient])
         if not is_host(values[0]):
-            found: Sequence[Any] = computed(lambda xp, *arrays: tuple(formula(xp, attrs, *arrays)), *values, *given)
-            return found
+            return _computed(formula, attrs, values, given)
         if is_arithmetic and values[0].size >= thresholds.NATIVE_UPDATE:  # else the library need not be imported
             numbers = [given[i] for i in scalars]
             new = kernel_library().updated(formula, attrs, values, given[gradient], numbers, gradient)

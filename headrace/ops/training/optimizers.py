@@ -75,11 +75,13 @@ def _mixed(old: Any, new: Any, decay: Any) -> Any:
     return out
 
 
-def _moved(old: Any, new: Any, decay: Any) -> Any:
+def _moved(xp: Any, old: Any, new: Any, decay: Any) -> Any:
     """Moving average of `old` and `new`, as a step from `old` towards `new`.
 
-    An element that equals the new one stays exactly equal.
+    An element that equals the new one stays exactly equal. A library may have the step as one function.
     """
+    if is_standard(xp) and hasattr(xp, "lerp"):
+        return xp.lerp(old, new, 1 - decay)
     out = new - old
     out *= 1 - decay
     out += old
@@ -88,6 +90,8 @@ def _moved(old: Any, new: Any, decay: Any) -> Any:
 
 def _moved_to_square(xp: Any, old: Any, x: Any, decay: Any) -> Any:
     """The running average of squares: `_moved` to that of `x`."""
+    if is_standard(xp):
+        return _moved(xp, old, xp.square(x), decay)
     out = xp.square(x)
     out -= old
     out *= 1 - decay
@@ -226,6 +230,8 @@ def _divided_step(xp: Any, var: Any, direction: Any, rate: Any, squares: Any, ep
     root = xp.sqrt(squares)
     root += epsilon
     step = direction * -rate
+    if is_standard(xp) and hasattr(xp, "addcdiv"):  # one function of the library
+        return xp.addcdiv(var, step, root)
     step /= root
     step += var
     return step
@@ -275,7 +281,7 @@ def _adagrad_da(
     xp: Any, attrs: Attrs, var: Any, total: Any, squares: Any, grad: Any, lr: Any, l1: Any, l2: Any, global_step: Any
 ) -> tuple[Any, ...]:
     if is_standard(xp):
-        steps = xp.astype(global_step, total.dtype)
+        steps = global_step if isinstance(global_step, int) else xp.astype(global_step, total.dtype)
     else:
         steps = global_step.astype(total.dtype) if _is_known(global_step) else xp.cast(global_step, total.dtype)
     total, squares = total + grad, _plus_square(xp, squares, grad)
@@ -323,7 +329,7 @@ def _adadelta(
 
 
 def _adam_moments(xp: Any, m: Any, v: Any, beta1: Any, beta2: Any, grad: Any) -> tuple[Any, Any]:
-    return _moved(m, grad, beta1), _moved_to_square(xp, v, grad, beta2)
+    return _moved(xp, m, grad, beta1), _moved_to_square(xp, v, grad, beta2)
 
 
 def _adam_rate(xp: Any, lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
@@ -409,7 +415,7 @@ def _adamax(
     epsilon: Any,
     grad: Any,
 ) -> tuple[Any, ...]:
-    m, v = _moved(m, grad, beta1), xp.maximum(beta2 * v, xp.abs(grad))
+    m, v = _moved(xp, m, grad, beta1), xp.maximum(beta2 * v, xp.abs(grad))
     step = m / (v + epsilon)
     step *= -lr / (1 - beta1_power)
     step += var
@@ -465,7 +471,7 @@ def _centered_rms_prop(
     epsilon: Any,
     grad: Any,
 ) -> tuple[Any, ...]:
-    ms, mg = _moved_to_square(xp, ms, grad, rho), _moved(mg, grad, rho)
+    ms, mg = _moved_to_square(xp, ms, grad, rho), _moved(xp, mg, grad, rho)
     spread = ms - xp.square(mg)
     spread += epsilon
     mom = _pushed(xp, mom, momentum, grad, lr, spread)
