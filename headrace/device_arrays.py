@@ -21,9 +21,11 @@ class ArrayMemory(Protocol):
 
     Attributes:
       name: its name, such as "TORCH:0".
+      is_near: whether the host reads a number in it without a wait for queued work.
     """
 
     name: str
+    is_near: bool
 
     @property
     def namespace(self) -> Any:

@@ -70,11 +70,13 @@ class TorchMemory:
     Attributes:
       name: the name.
       place: PyTorch's device.
+      is_near: whether it is the memory of the processor.
     """
 
     def __init__(self, type: str, index: int) -> None:
         self.name = f"{type}:{index}"
         self.place = torch.device("cpu" if type == TORCH else f"cuda:{index}")
+        self.is_near = self.place.type == "cpu"
 
     @property
     def namespace(self) -> Any:

@@ -116,8 +116,14 @@ def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any
 
 
 def _computed(formula: Formula, attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
-    """Applies `formula` in the memory of a device. Numbers that are on the host stay numbers of Python."""
-    fixed = {i: x.item() for i, x in enumerate(given, len(values)) if is_host(x) and not x.shape}
+    """Applies `formula` in the memory of a device.
+
+    Scalars that the host can read at once are numbers of Python, because a kernel for each operation on them would take
+    longer.
+    """
+    is_near = values[0].memory.is_near
+    scalars = {i: x for i, x in enumerate(given, len(values)) if not x.shape and (is_near or is_host(x))}
+    fixed = {i: (x if is_host(x) else x.array).item() for i, x in scalars.items()}
     moving = [x for i, x in enumerate((*values, *given)) if i not in fixed]
 
     def compute(xp: Any, *arrays: Any) -> tuple[Any, ...]:

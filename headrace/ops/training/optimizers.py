@@ -229,9 +229,9 @@ def _divided_step(xp: Any, var: Any, direction: Any, rate: Any, squares: Any, ep
     """`var - direction * rate / (sqrt(squares) + epsilon)`."""
     root = xp.sqrt(squares)
     root += epsilon
+    if isinstance(rate, float) and hasattr(xp, "addcdiv"):  # one function of the library
+        return xp.addcdiv(var, direction, root, value=-rate)
     step = direction * -rate
-    if is_standard(xp) and hasattr(xp, "addcdiv"):  # one function of the library
-        return xp.addcdiv(var, step, root)
     step /= root
     step += var
     return step
@@ -334,7 +334,8 @@ def _adam_moments(xp: Any, m: Any, v: Any, beta1: Any, beta2: Any, grad: Any) ->
 
 def _adam_rate(xp: Any, lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
     """The learning rate that makes up for averages which started at zero."""
-    return lr * xp.sqrt(1 - beta2_power) / (1 - beta1_power)
+    root = (1 - beta2_power) ** 0.5 if isinstance(beta2_power, float) else xp.sqrt(1 - beta2_power)
+    return lr * root / (1 - beta1_power)
 
 
 @_update(
