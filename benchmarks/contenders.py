@@ -1,5 +1,7 @@
 """Systems that run the workloads: headrace, TensorFlow, numpy by hand, JAX and PyTorch.
 
+TORCH is headrace with all operations on a device of that type.
+
 `prepare` builds or compiles a program for one of them. A system that is not installed prepares nothing.
 """
 
@@ -51,17 +53,18 @@ def prepare(contender: str, program: Program, how: str, threads: int) -> Prepare
 
 
 @functools.cache
-def script(module: str) -> types.ModuleType:
+def script(module: str, device: str | None = None) -> types.ModuleType:
     """The script for TensorFlow 1 with `module` imported, or as it stands for headrace."""
-    return in_v1.of(module)
+    return in_v1.of(module, device)
 
 
-def _in_v1(module: str, program: Program, how: str, threads: int) -> Prepared:
+def _in_v1(module: str, program: Program, how: str, threads: int, device: str | None = None) -> Prepared:
+    text = script(module, device)
     if how == "training":
-        return Prepared(*script(module).training(program, threads))
-    call = getattr(script(module), how)(program, threads)
+        return Prepared(*text.training(program, threads))
+    call = getattr(text, how)(program, threads)
     # a graph alone has no results: those of building it and running it once
-    return Prepared(call, script(module).first(program, threads) if how == "graph" else call)
+    return Prepared(call, text.first(program, threads) if how == "graph" else call)
 
 
 def _headrace(program: Program, how: str, threads: int) -> Prepared:
@@ -122,6 +125,16 @@ def _pytorch(program: Program, how: str, threads: int) -> Prepared | None:
     return Prepared(gradient, gradient.results)
 
 
+def _torch_device(program: Program, how: str, threads: int) -> Prepared | None:
+    """headrace on a device with PyTorch's tensors."""
+    if not _has("torch"):
+        return None
+    import torch
+
+    torch.set_num_threads(threads)
+    return _in_v1("headrace.v1", program, how, threads, "/device:TORCH:0")
+
+
 def _c(program: Program, how: str, threads: int) -> Prepared | None:
     """The program in C; one thread, however many there may be."""
     reason = in_c.missing()
@@ -143,5 +156,6 @@ CONTENDERS: dict[str, Callable[[Program, str, int], Prepared | None]] = {
     "by hand": _by_hand,
     "JAX": _jax,
     "PyTorch": _pytorch,
+    "TORCH": _torch_device,
     "C": _c,
 }

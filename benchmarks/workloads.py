@@ -48,6 +48,7 @@ MILLISECONDS = "ms"
 V1 = ("headrace", "interpreter", "TensorFlow")
 PAIRS = (*V1, "by hand")
 INTERPRETED = ("interpreter", "TensorFlow")
+ON_TORCH = ("TORCH", "PyTorch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +155,26 @@ WORKLOADS = (
     Workload(
         "convnet", "convnet, gradient step", programs.convnet(32, 32, (32, 64, 64)), "callable", MILLISECONDS, PAIRS,
         {"TensorFlow": 3.0},
+    ),
+    Workload(
+        "torch", "convnet on TORCH, gradient step", programs.convnet(32, 32, (32, 64, 64)), "callable", MILLISECONDS,
+        ON_TORCH, {"PyTorch": 1.2},
+    ),
+    Workload(
+        "torch", "VGG on digits, 32x8x8, on TORCH: a step of training", training.digits_vgg(32), "training",
+        MILLISECONDS, ON_TORCH, {"PyTorch": 1.2},
+    ),
+    Workload(
+        "torch", "VGG on digits, 128x8x8, on TORCH: a step of training", training.digits_vgg(128), "training",
+        MILLISECONDS, ON_TORCH, {"PyTorch": 1.2},
+    ),
+    Workload(
+        "torch", "VGG on digits, 32x8x8, twice as wide, on TORCH: a step of training",
+        training.digits_vgg(32, (64, 128), 256), "training", MILLISECONDS, ON_TORCH, {"PyTorch": 1.2},
+    ),
+    Workload(
+        "torch", "convnet on TORCH, 8 images of 64x64, gradient step", programs.convnet(8, 64, (32, 64)), "callable",
+        MILLISECONDS, ON_TORCH, {"PyTorch": 1.2},
     ),
     Workload(
         "elementwise", "150 elementwise on 256x256, interpreted", programs.elementwise(150, 256), "callable",

@@ -18,6 +18,7 @@ from benchmarks.programs.training import RATE, STEPS, split
 
 Call = Callable[[], list[Any]]
 
+DEVICE = None  # of the operations; None: they request none
 VALUES = "values"  # the collection of operations that set the variables of a program
 SHARERS = 4  # threads that share a session
 SHARED_RUNS = 100  # that each of them does
@@ -27,7 +28,7 @@ tf.disable_control_flow_v2()
 
 def build(program: Program) -> tuple[Any, dict[Any, Any], list[Any]]:
     """A new graph of the program, its feeds, and its fetches: result and derivatives."""
-    with tf.Graph().as_default() as graph:
+    with tf.Graph().as_default() as graph, tf.device(DEVICE):
         args = {name: _given(program, name) for name in program.arguments}
         taken = {name: arg for name, arg in args.items() if arg is not None}
         result = getattr(in_graphs, program.function)(tf, **program.sizes, **taken)
@@ -55,7 +56,7 @@ def training(program: Program, threads: int) -> tuple[Call, Call]:
     """Functions that train a network for a step, and that return its results (see `programs.training`)."""
     data, values = split(program)
     shapes = {name: (None, *v.shape[1:]) if program.leaves_batch_open else v.shape for name, v in data.items()}
-    with tf.Graph().as_default() as graph:
+    with tf.Graph().as_default() as graph, tf.device(DEVICE):
         feeds = {tf.placeholder(str(v.dtype), shapes[name], name): v for name, v in data.items()}
         loss = getattr(in_graphs, program.function)(tf, **program.sizes, **dict(zip(data, feeds)))
         step = tf.train.AdamOptimizer(RATE).minimize(loss)
@@ -79,6 +80,8 @@ def training(program: Program, threads: int) -> tuple[Call, Call]:
 
 def session(graph: Any, threads: int) -> Any:
     config = tf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+    if DEVICE is not None:
+        config.device_count[DEVICE.split(":")[1]] = 1
     new = tf.Session(graph=graph, config=config)
     for op in graph.get_collection(VALUES):
         new.run(op)
@@ -139,8 +142,8 @@ def shared(program: Program, threads: int) -> Call:
     return all_threads
 
 
-def of(module: str) -> types.ModuleType:
-    """This script with `import <module> as tf` for its import line."""
+def of(module: str, device: str | None = None) -> types.ModuleType:
+    """This script with `import <module> as tf` for its import line, and operations on a device."""
     line = "\nimport headrace.v1 as tf\n"
     text = Path(__file__).read_text(encoding="utf-8")
     if text.count(line) != 1:
@@ -148,4 +151,5 @@ def of(module: str) -> types.ModuleType:
     script = types.ModuleType(f"{__name__}_{module.replace('.', '_')}")
     script.__dict__["__file__"] = __file__
     exec(compile(text.replace(line, f"\nimport {module} as tf\n"), __file__, "exec"), script.__dict__)
+    script.__dict__["DEVICE"] = device
     return script
