@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import shapes, step_events
+from headrace.device_arrays import DeviceArray, to_host
 from headrace.execute.blame import dead_cause
 from headrace.execute.observer import RECENT
 from headrace.execute.plan import DEAD, LOOP_MERGE, SWITCH, SWITCH_N
@@ -130,7 +131,7 @@ class Events:
 
 
 def output_values(node: PlanNode, it: Iteration, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns the values of the outputs of a live firing.
+    """Returns the values of the outputs of a live firing, as arrays of numpy.
 
     An output to which a Switch did not send has None.
 
@@ -145,10 +146,10 @@ def output_values(node: PlanNode, it: Iteration, values: tuple[Any, ...]) -> tup
     if kind in (SWITCH, SWITCH_N):
         data, index = values[0]
         taken = int(index) if 0 <= index < n else n - 1
-        return tuple(data if k == taken else None for k in range(n))
+        return tuple(to_host(data) if k == taken else None for k in range(n))
     if kind == LOOP_MERGE:
-        return values[0], node.value_index[1 if it.index else 0]
-    return values[:n]
+        return to_host(values[0]), node.value_index[1 if it.index else 0]
+    return tuple(map(to_host, values[:n]))
 
 
 def _size(value: Any) -> int:
@@ -158,6 +159,6 @@ def _size(value: Any) -> int:
     """
     if isinstance(value, np.ndarray) and value.dtype.hasobject:
         return sum(len(v) for v in value.flat if isinstance(v, bytes))
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, (np.ndarray, np.generic, DeviceArray)):
         return value.nbytes
     return len(value) if isinstance(value, bytes) else 0

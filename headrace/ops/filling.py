@@ -33,7 +33,7 @@ from headrace.opkit.arrays import (
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.batch_shapes import fill, one_hot
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import converter, dtype_in, is_standard, number
+from headrace.opkit.namespaces import converter, dtype_in, integers, is_standard, number
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -53,9 +53,8 @@ def _fill_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype = attrs["T"]
 
     def kernel(shape: Any, value: Any) -> Any:
-        if shape.ndim == 0:  # the form in old graphs
-            shape = xp.reshape(shape, (1,))
-        return _full(xp, dims(shape), scalar(value, "value"), dtype)
+        sizes = dims(shape) if shape.ndim else integers(shape)  # the form in old graphs
+        return _full(xp, sizes, scalar(value, "value"), dtype)
 
     return kernel
 

@@ -107,7 +107,7 @@ def _plus_square(xp: Any, old: Any, x: Any) -> Any:
 
 def _is_known(x: Any) -> bool:
     """Whether `x` is a number in memory, and no tensor or device's array."""
-    return isinstance(x, (np.generic, np.ndarray))
+    return isinstance(x, (np.generic, np.ndarray, float, int))
 
 
 def _shrunk(xp: Any, x: Any, l1: Any, by: Any) -> Any:
@@ -116,7 +116,8 @@ def _shrunk(xp: Any, x: Any, l1: Any, by: Any) -> Any:
         return x
     size = xp.abs(x) - l1 * by
     nearer = xp.sign(x) * xp.maximum(size, xp.zeros_like(size) if is_standard(xp) else 0)
-    return xp.where(l1 > 0, nearer, x) if is_standard(xp) else nearer  # without waiting for a device to know `l1`
+    # without waiting for a device to know `l1`
+    return xp.where(l1 > 0, nearer, x) if is_standard(xp) and not _is_known(l1) else nearer
 
 
 def _require(xp: Any, good: Callable[[Any], Any], what: str, kind: str, value: Any) -> None:
