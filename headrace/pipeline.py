@@ -366,7 +366,7 @@ def divided(
 
 
 def joining_device(used: Collection[str]) -> DeviceSpec | None:
-    """Returns the device of another library whose steps on the host and it can be joined."""
+    """Returns the device with which the host can run a joined step."""
     specs = [DeviceSpec.from_string(d) for d in sorted(used)]
     others = [d for d in specs if d.type != CPU]
     return others[0] if len(specs) < 3 and len(others) == 1 and has_namespace(others[0].type or CPU) else None

@@ -236,7 +236,7 @@ def _is_constant(op: Operation) -> bool:
 
 
 def _numbers(op: Operation) -> frozenset[int]:
-    """The positions of constant scalars among the inputs of a stateful operation, such as learning rates."""
+    """The positions of constant scalars among the inputs of a stateful operation."""
     if op.opdef.is_pure:
         return frozenset()
     return frozenset(i for i, t in enumerate(op.inputs) if _is_constant(t.op) and t.shape == ())
