@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 
 from headrace import dtypes
 from headrace.device_arrays import DeviceArray
+from headrace.devices.torch.tensors import array_of, tensor_of
 from headrace.errors import HeadraceError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.devices import LocalDevice, device_types
 from headrace.ir.kernel import override, provide_namespace
@@ -34,30 +34,6 @@ DTYPES: Final = frozenset(
 )
 _NUMPY: Final = {getattr(torch, d.name): d.numpy for d in DTYPES}
 _KEPT: Final = frozenset(_NUMPY.values())
-
-with warnings.catch_warnings():  # PyTorch warns once that it cannot protect arrays from writes; kernels do not write
-    warnings.simplefilter("ignore")
-    torch.from_numpy(np.broadcast_to(np.float32(0), (1,)))
-
-
-def tensor_of(value: Any) -> torch.Tensor:
-    """Returns a tensor that shares the memory of an array, if it can."""
-    array = np.asarray(value)
-    if any(s < 0 for s in array.strides) or not array.dtype.isnative:
-        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
-    if array.dtype == dtypes.bfloat16.numpy:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
-def array_of(tensor: torch.Tensor) -> np.ndarray:
-    """Returns an array of numpy that shares the memory of a tensor, where it can."""
-    tensor = tensor.cpu()
-    if tensor.is_conj() or tensor.is_neg():  # views with a pending operation
-        tensor = tensor.resolve_conj().resolve_neg()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(dtypes.bfloat16.numpy)
-    return tensor.numpy()
 
 
 class TorchMemory:

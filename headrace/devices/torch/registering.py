@@ -6,7 +6,7 @@
 
 A kernel checks only what PyTorch would compute otherwise than headrace. If it finds inputs that are wrong, or that
 PyTorch has no function for, it raises `Unsuited`. The same inputs then go to the kernel of the record. That kernel
-raises the error, or computes the result in numpy. So each text of an error is in one place.
+raises the error, or computes the result in numpy, which the logger "headrace.devices" reports. So each text of an error is in one place.
 
 No input of a kernel requires a gradient, so PyTorch records nothing for its automatic differentiation.
 
@@ -22,7 +22,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import torch
 
-from headrace import dtypes
+from headrace import dtypes, notices
+from headrace.devices.torch.tensors import array_of, tensor_of
 from headrace.dtypes import DType
 from headrace.errors import HeadraceError, ResourceExhaustedError
 from headrace.ir.kernel import override
@@ -86,8 +87,13 @@ def _with_reference(op: str, factory: Factory) -> Factory:
                 raise
             except torch.cuda.OutOfMemoryError as e:
                 raise ResourceExhaustedError(str(e)) from e
-            except (Unsuited, RuntimeError, IndexError, ValueError):
-                return by_reference(op, attrs, inputs)
+            except (Unsuited, RuntimeError, IndexError, ValueError) as e:
+                out = by_reference(op, attrs, inputs)
+                why = (
+                    "inputs that PyTorch has no function for" if isinstance(e, Unsuited) else f"{type(e).__name__}: {e}"
+                )
+                notices.inform("devices", [f"{op} was computed in numpy, on copies: {why}"])
+                return out
 
         return kernel
 
@@ -105,29 +111,13 @@ def by_reference(op: str, attrs: Mapping[str, Any], inputs: Iterable[Any]) -> An
     reference = op_registry.get(op).kernel
     assert reference is not None
     with np.errstate(all="ignore"):
-        out = reference(np, attrs)(*(to_numpy(x) if isinstance(x, torch.Tensor) else x for x in given))
+        out = reference(np, attrs)(*(array_of(x) if isinstance(x, torch.Tensor) else x for x in given))
     if isinstance(out, tuple):
-        return tuple(from_numpy(x, where) for x in out)
-    return from_numpy(out, where)
+        return tuple(tensor_of(np.array(x)).to(where) for x in out)
+    return tensor_of(np.array(out)).to(where)  # a copy: the result may be a view of an input
 
 
-# *** Arrays ***
-
-
-def to_numpy(x: Tensor) -> np.ndarray:
-    """Returns a tensor as an array of numpy."""
-    x = x.detach().cpu().resolve_conj()
-    if x.dtype is torch.bfloat16:
-        return x.view(torch.int16).numpy().view(dtypes.bfloat16.numpy)
-    return x.numpy()
-
-
-def from_numpy(x: Any, device: torch.device | None = None) -> Tensor:
-    """Returns a copy of an array of numpy as a tensor on `device`."""
-    x = np.array(x)
-    if x.dtype == dtypes.bfloat16.numpy:
-        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16).to(device)
-    return torch.from_numpy(x).to(device)
+# *** Dtypes, arguments ***
 
 
 def type_of(dtype: DType) -> torch.dtype:
