@@ -6,7 +6,8 @@
 
 A kernel checks only what PyTorch would compute otherwise than headrace. If it finds inputs that are wrong, or that
 PyTorch has no function for, it raises `Unsuited`. The same inputs then go to the kernel of the record. That kernel
-raises the error, or computes the result in numpy, which the logger "headrace.devices" reports. So each text of an error is in one place.
+raises the error, or computes the result in numpy. So each text of an error is in one place. Where PyTorch itself
+raises, and numpy does not, the logger "headrace.devices" reports it.
 
 No input of a kernel requires a gradient, so PyTorch records nothing for its automatic differentiation.
 
@@ -87,12 +88,11 @@ def _with_reference(op: str, factory: Factory) -> Factory:
                 raise
             except torch.cuda.OutOfMemoryError as e:
                 raise ResourceExhaustedError(str(e)) from e
-            except (Unsuited, RuntimeError, IndexError, ValueError) as e:
+            except Unsuited:
+                return by_reference(op, attrs, inputs)
+            except (RuntimeError, IndexError, ValueError) as e:
                 out = by_reference(op, attrs, inputs)
-                why = (
-                    "inputs that PyTorch has no function for" if isinstance(e, Unsuited) else f"{type(e).__name__}: {e}"
-                )
-                notices.inform("devices", [f"{op} was computed in numpy, on copies: {why}"])
+                notices.inform("devices", [f"{op} was computed in numpy, on copies: {type(e).__name__}: {e}"])
                 return out
 
         return kernel
