@@ -50,7 +50,9 @@ LEFT_TO_NUMPY: Mapping[str, str] = {
 @pytest.fixture
 def there() -> Namespace:
     """PyTorch's namespace; tests with it are skipped where PyTorch is not installed."""
-    return torch()
+    found = torch()
+    importlib.import_module("headrace.devices.torch")  # registers the kernels
+    return found
 
 
 @pytest.fixture
