@@ -22,7 +22,6 @@ from tests.corpus.test_corpus import CORE, KNOWN, STEP_MS, STRUCTURED, corpus, r
 from tests.multi.scattering import scatter
 
 TYPE = "TORCH"
-DEVICE = f"/device:{TYPE}:0"
 #: Op types that say where something happens, and need no kernel.
 _OF_STRUCTURE = ("Placeholder", "PlaceholderWithDefault", "NoOp", "_Arg", "_Retval")
 
@@ -51,20 +50,22 @@ class OnDevice:
 
     Args:
       engine: the engine of the session.
+      type: the type of the device.
     """
 
-    def __init__(self, engine: str = "auto") -> None:
+    def __init__(self, engine: str = "auto", type: str = TYPE) -> None:
         self.engine = engine
+        self.type = type
 
     def __call__(self, graph: bytes, config: dict[str, Any]) -> Any:
         g = hr.Graph()
         with g.as_default():
             hr.import_graph_def(graph, name="")
-        scatter(g, random.Random(0), [DEVICE])
+        scatter(g, random.Random(0), [f"/device:{self.type}:0"])
         limit = config.get("operation_timeout_in_ms", STEP_MS)
         count = (config.get("device_count") or {}).get("CPU", 1)
         settings = {"operation_timeout_in_ms": limit}
-        session = hr.Session(graph=g, config=settings, devices={"CPU": count, TYPE: 1}, engine=self.engine)
+        session = hr.Session(graph=g, config=settings, devices={"CPU": count, self.type: 1}, engine=self.engine)
 
         def run(fetches: list[str], targets: list[str], feeds: dict[str, Any], timeout_ms: float | None = None) -> Any:
             return list(session.run([*fetches, *targets], feeds, timeout_ms=timeout_ms))[: len(fetches)]

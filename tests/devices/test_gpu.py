@@ -1,0 +1,66 @@
+"""The device type GPU, on machines where PyTorch finds a CUDA device; elsewhere these tests are skipped."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from tests.devices.corpus import OnDevice, corpus, declared_programs, replay
+
+if not hr.list_devices("GPU"):
+    pytest.skip("PyTorch finds no CUDA device on this machine", allow_module_level=True)
+
+pytestmark = [pytest.mark.system, pytest.mark.one_engine]
+
+DEVICE = "/device:GPU:0"
+ENGINES = pytest.mark.parametrize("engine", ["auto", "interpret"])
+
+
+@ENGINES
+def test_training_has_the_results_of_the_cpu(engine: str) -> None:
+    found = []
+    for device in ("/device:CPU:0", DEVICE):
+        rng = np.random.default_rng(0)
+        with hr.Graph() as g, hr.device(device):
+            x = hr.constant(rng.normal(size=(8, 6, 6, 3)).astype("f"))
+            w = hr.Variable(rng.normal(size=(3, 3, 3, 4)).astype("f"))
+            y = hr.nn.max_pool(hr.nn.relu(hr.nn.conv2d(x, w, 1, "SAME")), 2, 2, "SAME")
+            step = hr.train.Adam(0.1).minimize(hr.reduce_mean(hr.square(y)))
+            init = hr.variables_initializer()
+        with hr.Session(graph=g, devices={"GPU": 1}, engine=engine) as session:
+            session.run(init)
+            for _ in range(5):
+                session.run(step)
+            found.append(session.run(w))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
+@ENGINES
+def test_loops_have_the_results_of_the_cpu(engine: str) -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float32, [3])
+        with hr.device(DEVICE):
+            y = hr.while_loop(lambda i, a: i < 10, lambda i, a: (i + 1, hr.sin(a) + x), [0, x])[1]
+            (dx,) = hr.gradients(y, [x])
+    at = {x: np.array([0.1, 0.5, -2.0], np.float32)}
+    with hr.Session(graph=g) as session:
+        want = session.run([y, dx], at)
+    with hr.Session(graph=g, devices={"GPU": 1}, engine=engine) as session:
+        got = session.run([y, dx], at)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_recorded_programs_have_their_results() -> None:
+    hr.Session(graph=hr.Graph(), devices={"GPU": 1}).close()
+    chosen = random.Random(0).sample(declared_programs(), 100)
+    failed = []
+    for program in chosen:
+        try:
+            replay.execute(corpus.load(program), OnDevice(type="GPU"), replay.TOL)
+        except Exception as e:
+            failed.append(f"{program}: {e}")
+    assert len(failed) <= 5, "\n".join(failed)
