@@ -327,11 +327,11 @@ def _cut_shape(c: Inference) -> Sequence[Shape]:
 
 
 def _cut(xp: Any, attrs: Mapping[str, Any]) -> Any:
-    n, is_flat, reshape = attrs["N"], attrs["flat"], reshaper(xp)
+    n, is_flat = attrs["N"], attrs["flat"]
 
     def kernel(x: Any) -> tuple[Any, ...]:
         if is_flat:
-            return _parts(reshape(x, (-1,)), n)
+            return _parts(x.reshape(-1) if xp is np else xp.reshape(x, (-1,)), n)
         _rows(x.shape, n, "_Cut")
         return _parts(x, n)
 

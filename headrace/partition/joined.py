@@ -126,11 +126,41 @@ class _Join:
         while True:
             results = self.flow(body, there)
             following = [t or (r and not c) for t, r, c in zip(there, results, constant, strict=True)]
+            self.flow(cond, following)
+            if following == there:  # a loop constant that only the device reads is copied before the loop
+                following = [
+                    t or (c and _may_reside(body.params[k]) and self._readers(op, k) == {True})
+                    for k, (t, c) in enumerate(zip(there, constant, strict=True))
+                ]
             if following == there:
-                break
+                return there
             there = following
-        self.flow(cond, there)
-        return there
+
+    def _readers(self, op: Operation, k: int) -> set[bool]:
+        """Whether the device reads input `k` of an operation, for each of its readers."""
+        kind, facts = op.opdef.structured, op.opdef.facts
+        if kind == "While":
+            body, cond = op.attrs["body"], op.attrs["cond"]
+            if not is_constant(body, k):
+                return {self._is_there(body.params[k])}
+            params = [body.params[k], cond.params[k]]
+        elif kind:
+            offset = param_offset(op)
+            if k < offset:
+                return {False}
+            params = [g.params[k - offset] for g in owned(op)]
+        elif facts.forwards == k and op.opdef.is_pure:
+            params = [op.outputs[0]]
+        else:
+            there = self.computes(op)
+            return set() if facts.shape_only and not there else {there and k not in host_inputs(op.opdef, op.attrs)}
+        found: set[bool] = set()
+        for t in params:
+            for reader in t.op.graph.operations:
+                for i, read in enumerate(reader.inputs):
+                    if read is t:
+                        found |= self._readers(reader, i)
+        return found
 
     def _settle(self, t: Tensor, is_there: bool) -> None:
         if is_there:

@@ -1,0 +1,116 @@
+"""Joined steps: the residence of tensors, and the copies between the host and a device."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import headrace as hr
+from headrace.device_arrays import DeviceArray
+from tests.devices.fake import DEVICE, FAKE, MEMORY
+
+X = np.array([0.5, -1.0, 2.0])
+
+
+def run(build: Callable[[Any], Any], engine: str = "auto") -> tuple[Any, list[tuple[str, tuple[int, ...]]], str]:
+    """The value of a program on the device, the copies of its second run, and its source."""
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float64, [3], name="x")
+        with hr.device(DEVICE):
+            y = build(x)
+    with hr.Session(graph=g) as session:
+        want = session.run(y, {x: X})
+    with hr.Session(graph=g, devices={FAKE: 1}, engine=engine) as session:
+        session.run(y, {x: X})
+        MEMORY.copies.clear()
+        got = session.run(y, {x: X})
+        copies = list(MEMORY.copies)
+        source = str(session.explain(y, [x]))
+    for a, b in zip(hr.nest.flatten(got), hr.nest.flatten(want), strict=True):
+        np.testing.assert_array_equal(a, b)
+    return got, copies, source
+
+
+def test_feeds_and_fetches_are_the_only_copies() -> None:
+    _, copies, source = run(lambda x: hr.sin(x) * hr.cos(x) + 1.0)
+    assert copies == [("put", (3,)), ("get", (3,))]
+    assert "join, compile" in source
+
+
+def test_a_loop_on_the_device_copies_nothing_but_its_ends() -> None:
+    def build(x: Any) -> Any:
+        return hr.while_loop(lambda i, a: i < 10, lambda i, a: (i + 1, hr.sin(a) + x), [0, x])[1]
+
+    _, copies, source = run(build)
+    assert copies == [("put", (3,)), ("get", (3,))]
+    assert re.search(r"for \w+ in range\(0, 10\)", source), "the counter is the host's"
+
+
+def test_a_predicate_is_copied_in_each_iteration() -> None:
+    def build(x: Any) -> Any:
+        return hr.while_loop(lambda a: hr.reduce_sum(a) < 100.0, lambda a: a * a + 1.0, [x])[0]
+
+    _, copies, _ = run(build)
+    assert set(copies[1:-1]) == {("get", ())}
+
+
+def test_branches_end_where_one_of_them_computes() -> None:
+    def build(x: Any) -> Any:
+        def other() -> Any:
+            with hr.device("/cpu:0"):
+                return hr.cos(x)
+
+        return hr.cond(hr.reduce_sum(x) > 100.0, lambda: hr.sin(x), other) * 2.0
+
+    _, copies, _ = run(build)
+    assert copies[0] == ("put", (3,))
+    assert ("put", (3,)) in copies[1:], "the result of the branch on the host"
+
+
+def test_variables_that_change_places_stay_on_the_host() -> None:
+    def build(x: Any) -> Any:
+        return hr.while_loop(lambda i, a, b: i < 3, lambda i, a, b: (i + 1, b, a), [0, x, hr.sin(x)])[1:]
+
+    run(build)
+
+
+def test_lists_have_values_of_the_host() -> None:
+    def build(x: Any) -> Any:
+        y = hr.while_loop(lambda i, a: i < 4, lambda i, a: (i + 1, hr.sin(a)), [0, x])[1]
+        return [y, *hr.gradients(y, [x])]
+
+    _, copies, _ = run(build)
+    assert copies.count(("get", (3,))) >= 4
+
+
+@pytest.mark.parametrize("engine", ["auto", "interpret"])
+def test_variables_are_in_the_memory_of_the_device(engine: str) -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        v = hr.Variable(X, name="v")
+        change = v.assign_add(hr.sin(v))
+    with hr.Session(graph=g, devices={FAKE: 1}, engine=engine) as session:
+        session.run(v.initializer)
+        MEMORY.copies.clear()
+        session.run(change.op)
+        assert MEMORY.copies == []
+        np.testing.assert_array_equal(session.run(v), X + np.sin(X))
+
+
+def test_an_op_without_a_kernel_runs_on_the_host() -> None:
+    def build(x: Any) -> Any:
+        return hr.sin(hr.strings.to_number(hr.strings.as_string(hr.cos(x), precision=17), hr.float64))
+
+    _, copies, source = run(build)
+    assert copies == [("put", (3,)), ("get", (3,)), ("put", (3,)), ("get", (3,))]
+    assert "AsString" in source
+
+
+def test_values_of_the_device_never_leave_it_unnoticed() -> None:
+    value = MEMORY.put(X)
+    assert isinstance(value, DeviceArray)
+    with pytest.raises(TypeError, match=r"in the memory of its device; `to_host` copies it"):
+        np.asarray(value)
