@@ -1,4 +1,4 @@
-"""A type of devices whose arrays are numpy's, in a memory of its own: joined steps without another library.
+"""A type of devices with arrays of numpy, for joined steps without another library.
 
 with hr.Session(graph=g, devices={FAKE: 1}) as session: ...
 """

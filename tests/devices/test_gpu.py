@@ -1,4 +1,4 @@
-"""The device type GPU, on machines where PyTorch finds a CUDA device; elsewhere these tests are skipped."""
+"""The device type GPU, where PyTorch finds a CUDA device; elsewhere the tests skip.
 
 from __future__ import annotations
 
