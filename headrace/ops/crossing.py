@@ -6,14 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.device_arrays import to_host
+from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
-from headrace.ir.kernel import memory_of
+from headrace.ir.kernel import CPU, has_namespace, memory_of
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, string_attr, type_attr
 from headrace.opkit.shape_rules import same_as
 
 
 def _to_device(attrs: Mapping[str, Any]) -> Any:
-    return memory_of(DeviceSpec.from_string(attrs["device"])).put
+    spec = DeviceSpec.from_string(attrs["device"])
+    if not has_namespace(spec.type or CPU):
+        raise InvalidArgumentError(
+            f"_ToDevice is made for devices of other array libraries, got the device {attrs['device']!r}"
+        )
+    return memory_of(spec).put
 
 
 for _type, _kernel, _doc in (

@@ -1,4 +1,4 @@
-"""The device type GPU, where PyTorch finds a CUDA device; elsewhere the tests skip.
+"""The device type GPU, where PyTorch finds a CUDA device; elsewhere the tests skip."""
 
 from __future__ import annotations
 
