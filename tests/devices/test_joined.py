@@ -17,7 +17,7 @@ X = np.array([0.5, -1.0, 2.0])
 
 
 def run(build: Callable[[Any], Any], engine: str = "auto") -> tuple[Any, list[tuple[str, tuple[int, ...]]], str]:
-    """The value of a program on the device, the copies of a run, and its source."""
+    """The value of a program on the device, its copies, and its source."""
     with hr.Graph() as g:
         x = hr.placeholder(hr.float64, [3], name="x")
         with hr.device(DEVICE):
