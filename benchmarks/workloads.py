@@ -220,6 +220,8 @@ def timed(w: Workload, rounds: int, n_threads: int, systems: Sequence[str] = tup
     """
     found = {name: prepare(name, w.program, w.how, n_threads) for name in w.systems if name in systems}
     here = {name: p for name, p in found.items() if p is not None}
+    if not here:  # nothing that could run it is installed
+        return Row(w.title, w.unit, [], "", {name: [] for name in w.systems[1:]}, key=w.key, aims=w.aims)
     compared = _forward(w.program) if w.how == "training" else w.program
     difference = gradients.compare(compared, list(here), [p.results() for p in here.values()])
     seconds = in_turns([p.call for p in here.values()], rounds, w.least)
@@ -301,7 +303,9 @@ def measured(
     """
     for w in WORKLOADS:
         if w.key in only and any(name in systems for name in w.systems):
-            yield timed(w, rounds, n_threads, systems)
+            row = timed(w, rounds, n_threads, systems)
+            if row.values or any(row.others.values()):
+                yield row
     if "memory" in only:
         for sizes in MEMORY:
             yield remembered(sizes, memory_rounds, n_threads, systems)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
 
-LINES: Final = 64  # more than the package has memos, so each of them has its line
+LINES: Final = 72  # more than the package has memos, so each of them has its line
 WIDTH: Final = 300  # characters of a line
 
 _PACKAGES: Final = ("numpy", "ml_dtypes", "protobuf", "scipy", "threadpoolctl")
