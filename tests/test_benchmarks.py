@@ -105,7 +105,8 @@ def test_each_benchmark_runs(run: Callable[[], list[Result]]) -> None:
 
 def test_every_benchmark_is_listed() -> None:
     assert set(program.BENCHMARKS) == {
-        "accelerators", "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
+        "accelerators",
+        "overhead", "small_runs", "long_chain", "long_loop", "many_runs", "imports", "building", "writes",
         "first_results", "cached_steps", "gradients", "answers", "gradient_size", "per_example", "loading",
         "third_derivative", "gradient_memory", "nested_gradients", "recomputation", "swap", "datasets", "devices",
         "placement",

@@ -55,7 +55,7 @@ def _small(w: Workload) -> Workload:
     program = SMALL[w.program.function]
     return dataclasses.replace(
         w, program=dataclasses.replace(program, by=program.by and w.program.by), least=1e-6,
-        systems=tuple(name for name in w.systems if name in ALONE),
+        systems=w.systems if w.key == "torch" else tuple(name for name in w.systems if name in ALONE),
     )  # fmt: skip
 
 
