@@ -173,8 +173,8 @@ WORKLOADS = (
         training.digits_vgg(32, (64, 128), 256), "training", MILLISECONDS, ON_TORCH, {"PyTorch": 1.2},
     ),
     Workload(
-        "torch", "convnet on TORCH, 8 images of 64x64, gradient step", programs.convnet(8, 64, (32, 64, 64)), "callable",
-        MILLISECONDS, ON_TORCH, {"PyTorch": 1.2},
+        "torch", "convnet on TORCH, 8 images of 64x64, gradient step", programs.convnet(8, 64, (32, 64, 64)),
+        "callable", MILLISECONDS, ON_TORCH, {"PyTorch": 1.2},
     ),
     Workload(
         "elementwise", "150 elementwise on 256x256, interpreted", programs.elementwise(150, 256), "callable",
