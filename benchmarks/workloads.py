@@ -173,7 +173,7 @@ WORKLOADS = (
         training.digits_vgg(32, (64, 128), 256), "training", MILLISECONDS, ON_TORCH, {"PyTorch": 1.2},
     ),
     Workload(
-        "torch", "convnet on TORCH, 8 images of 64x64, gradient step", programs.convnet(8, 64, (32, 64, 64)),
+        "torch", "convnet on TORCH, 16 images of 48x48, gradient step", programs.convnet(16, 48, (32, 64, 64)),
         "callable", MILLISECONDS, ON_TORCH, {"PyTorch": 1.2},
     ),
     Workload(
