@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -64,7 +64,6 @@ class DeviceArray:
 
     __slots__ = ("array", "memory")
     __array_ufunc__ = None  # numpy's operators raise TypeError
-    is_host: Final = False
 
     def __init__(self, array: Any, memory: ArrayMemory) -> None:
         self.array = array

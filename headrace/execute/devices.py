@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from headrace import forking, plugins, thresholds
 from headrace.errors import GraphError, InvalidArgumentError
 from headrace.execute.threads import Pool
-from headrace.ir.device import DeviceSpec
+from headrace.ir.device import GPU, TORCH, DeviceSpec
 from headrace.records import record
 from headrace.registry import Registry
 
@@ -201,9 +201,6 @@ DeviceFactory = Callable[[DeviceSpec, "int | None"], LocalDevice]
 device_types: Registry[DeviceFactory] = Registry("device type")
 device_types.register("CPU", LocalDevice)
 
-
-TORCH: Final = "TORCH"
-GPU: Final = "GPU"
 
 _OF_EXTRAS: Final = ("torch", "array_api_compat")  # packages
 _CUDA: Final = "headrace.devices.cuda"  # the module that imports PyTorch

@@ -29,13 +29,12 @@ from headrace.ir import output_check
 from headrace.ir.analysis import frames as ir_frames
 from headrace.ir.analysis.flops import flops_of, is_threaded
 from headrace.ir.device import DeviceSpec
-from headrace.ir.kernel import CPU, find_kernel, has_namespace, host_kernel, made_for, made_on, why_none
+from headrace.ir.kernel import CPU, find_kernel, has_namespace, host_kernel, kernel_on, made_for, why_none
 from headrace.ir.notes import FusedKernel
 from headrace.opkit.kernel_library import kernel_with_library
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
-    from headrace.ir.kernel import Kernel
     from headrace.ir.kernel_errors import Located
     from headrace.ir.opdef import Primitive
 
@@ -473,13 +472,11 @@ def _constants(ops: Sequence[Operation], device: DeviceSpec) -> dict[Operation, 
     out: dict[Operation, Any] = {}
     for op in ops:
         if op.type == "Const" and not op.control_inputs and op not in merged:
-            kernel = find_kernel(op, device.type or CPU)
-            make = made_for if kernel is None or not has_namespace(device.type or CPU) else _on(device)
-            kernel = kernel or find_kernel(op)
+            kernel = kernel_on(op, device) or find_kernel(op)
             if kernel is None or kernel.form != "pure":
                 continue
             if isinstance(op.attrs["value"], np.ndarray):  # for other values the kernel raises its error when it fires
-                out[op] = make(op, kernel)()
+                out[op] = made_for(op, kernel)()
     return out
 
 
@@ -510,18 +507,11 @@ def _make_node(plan: Plan, op: Operation, frame: FramePlan, in_function: bool) -
     return node
 
 
-def _on(device: DeviceSpec) -> Callable[[Operation, Kernel], Callable[..., Any]]:
-    return lambda op, kernel: made_on(op, kernel, device)
-
-
-def _device_type(plan: Plan) -> str:
-    return DeviceSpec.from_string(plan.device).type or CPU
-
-
 def _add_kernel(plan: Plan, node: PlanNode) -> None:
     op = node.op
-    device = _device_type(plan)
-    kernel = find_kernel(op, device) or (host_kernel(op) if has_namespace(device) else None)
+    spec = DeviceSpec.from_string(plan.device)
+    device = spec.type or CPU
+    kernel = kernel_on(op, spec) or (host_kernel(op) if has_namespace(device) else None)
     if kernel is None:
         raise UnimplementedError(
             f"no kernel computes '{op.type}' (operation {op.name!r}) on {device}{why_none(op, device)}", op.name, op
@@ -542,10 +532,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
             factory = output_check.later(op, factory, node.kind == ASYNC, device == CPU)
         plan.binders.append((op, factory))
         return
-    if has_namespace(device) and find_kernel(op, device) is not None:
-        f = made_on(op, kernel, DeviceSpec.from_string(plan.device))
-    else:
-        f = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
+    f = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
     has_parts = getattr(f, "uses_threads", False)
     plan.uses_threads |= has_parts
     plan.is_threaded |= has_parts

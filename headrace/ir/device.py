@@ -10,10 +10,15 @@ Source: TensorFlow's `tf.DeviceSpec`, with its syntax.
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from headrace.errors import GraphError
 from headrace.memo import cached
 from headrace.records import record
+
+#: Types of devices of headrace's own whose arrays are PyTorch's: on the processor, and on CUDA devices.
+TORCH: Final = "TORCH"
+GPU: Final = "GPU"
 
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _JOB = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")

@@ -323,11 +323,24 @@ def memory_of(device: DeviceSpec) -> ArrayMemory:
     return _namespaces[device.type or CPU].memory(device.index or 0)
 
 
+def kernel_on(op: Operation, device: DeviceSpec) -> Kernel | None:
+    """Returns the kernel of `op` on a device, as `find_kernel` does.
+
+    If the device's type has a namespace, a pure kernel is bound to it: it takes and returns values in the memory of the
+    device.
+    """
+    kernel = find_kernel(op, device.type or CPU)
+    there = _namespaces.get(device.type or CPU)
+    if kernel is None or there is None or kernel.form != "pure":
+        return kernel
+    memory, host = there.memory(device.index or 0), host_inputs(op.opdef, op.attrs)
+    return Kernel("pure", lambda xp, attrs: on_arrays(kernel.factory(there.load(), attrs), memory, host))
+
+
 def host_kernel(op: Operation) -> Kernel | None:
     """Returns the kernel of the host for an operation on a device without one.
 
-    It computes on copies of the values.
-    Operations that must be with others on a device (`place.constraints`) need it.
+    It computes on copies of the values. Operations that must be with others on a device (`place.constraints`) need it.
     """
     found = find_kernel(op)
     if found is None:
@@ -349,15 +362,6 @@ def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
         return frozenset()
     spans = record.spans(attrs)
     return frozenset(i for name in names for i in range(spans[name].start, spans[name].stop))
-
-
-def made_on(op: Operation, kernel: Kernel, device: DeviceSpec) -> Callable[..., Any]:
-    """Returns a pure kernel of `op` on values in the memory of a device.
-
-    The device's type has a namespace. Errors are those of `made_for`.
-    """
-    made = made_for(op, kernel, _namespaces[device.type or CPU].load())
-    return on_arrays(made, memory_of(device), host_inputs(op.opdef, op.attrs))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:

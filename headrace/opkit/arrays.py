@@ -17,7 +17,7 @@ import numpy as np
 
 from headrace import dtypes, shapes
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
-from headrace.opkit.namespaces import dtype_in
+from headrace.opkit.namespaces import device_of, dtype_in, listed
 
 if TYPE_CHECKING:
     from headrace.dtypes import DType
@@ -84,20 +84,12 @@ def zeros(xp: Any, shape: tuple[int, ...], dtype: DType, like: Any = None) -> An
 
 def placed(xp: Any, like: Any) -> dict[str, Any]:
     """Returns the arguments that place a new array on the device of `like`."""
-    return {} if xp is np or like is None else {"device": like.device}
+    return {} if xp is np or like is None else {"device": device_of(like)}
 
 
 def copied(xp: Any, x: Any) -> Any:
     """Returns a writable copy of an array."""
     return np.array(x) if xp is np else xp.asarray(x, copy=True)
-
-
-def listed(x: Any) -> Any:
-    """Returns integers or bools as nested lists of Python numbers; a scalar as one number."""
-    try:
-        return x.tolist()  # outside of the standard, but with one transfer from a device
-    except AttributeError:
-        return [listed(x[i, ...]) for i in range(x.shape[0])] if x.ndim else int(x)
 
 
 def on_host(x: Any) -> Any:

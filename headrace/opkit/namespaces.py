@@ -18,7 +18,6 @@ Source: the Python array API standard, https://data-apis.org/array-api/2024.12.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,16 +55,19 @@ def converter(xp: Any, dtype: DType) -> Callable[[Any], Any]:
     return lambda x: x.astype(to, copy=False)
 
 
+def listed(x: Any) -> Any:
+    """Returns integers or bools as nested lists of Python numbers; a scalar as one number."""
+    try:
+        return x.tolist()  # outside of the standard, but with one transfer from a device
+    except AttributeError:
+        return [listed(x[i, ...]) for i in range(x.shape[0])] if x.ndim else int(x)
+
+
 def integers(x: Any) -> tuple[int, ...]:
     """Returns the elements of a scalar or vector of integers (axes, sizes) as Python numbers."""
     if isinstance(x, (np.ndarray, np.generic)):
         return tuple(x.ravel().tolist())
-    if hasattr(x, "tolist"):  # outside of the standard, and one wait for the device in place of many
-        found = x.tolist()
-        return (found,) if not x.ndim else tuple(found)
-    if not x.ndim:
-        return (operator.index(x),)
-    return tuple([int(x[i]) for i in range(x.shape[0])])
+    return tuple(listed(x)) if x.ndim else (listed(x),)
 
 
 def constant(xp: Any, value: Sequence[Any] | float, dtype: DType, like: Any = None) -> Any:

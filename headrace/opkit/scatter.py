@@ -16,9 +16,10 @@ import numpy as np
 from headrace import dtypes, shapes, thresholds
 from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import string_attr
-from headrace.opkit.arrays import listed, zeros
+from headrace.opkit.arrays import zeros
 from headrace.opkit.kernel_library import kernel_library
-from headrace.opkit.namespaces import converter
+from headrace.opkit.namespaces import converter, listed
+from headrace.opkit.row_sums import first_true
 from headrace.shapes import Shape
 
 POLICY: Final = string_attr("", {"", "DEFAULT", "ERROR", "IGNORE"})
@@ -36,7 +37,8 @@ def all_in(indices: Any, n: int) -> bool:
 
 def first_in(xp: Any, mask: Any) -> tuple[int, ...]:
     """Returns the coordinates of the first true element of a mask that has one."""
-    at = int(xp.argmax(xp.astype(xp.reshape(mask, (-1,)), xp.int8)))
+    at = first_true(xp, xp.reshape(mask, (-1,)))
+    assert at is not None
     out = []
     for n in reversed(mask.shape):
         at, i = divmod(at, n)

@@ -37,11 +37,10 @@ from headrace.dtypes import (
 from headrace.errors import FailedPreconditionError, InternalError, InvalidArgumentError, OpError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_per_element, op, type_attr
-from headrace.opkit.arrays import listed
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import computed_in, conj, each, log1p, ufunc, widened
 from headrace.opkit.jvp_rules import linear, multilinear, stretched
-from headrace.opkit.namespaces import complex_of, constant, converter, is_standard, number, real_and_imag
+from headrace.opkit.namespaces import complex_of, constant, converter, is_standard, listed, number, real_and_imag
 from headrace.opkit.shape_rules import broadcast, unbroadcast
 from headrace.opkit.testing.samples import PAIRS, binary, draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank, with_rank_at_least

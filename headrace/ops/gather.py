@@ -24,7 +24,6 @@ from headrace.opkit.arrays import (
     check_size,
     copied,
     dims,
-    listed,
     shape_from,
     values_only,
     vector_of_unknowns,
@@ -36,7 +35,7 @@ from headrace.opkit.index_forms import gather_nd as gather_nd_form
 from headrace.opkit.index_forms import scatter_nd as scatter_nd_form
 from headrace.opkit.index_forms import tensor_scatter as tensor_scatter_form
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import constant, converter
+from headrace.opkit.namespaces import constant, converter, listed
 from headrace.opkit.scatter import (
     POLICY,
     add_at,

@@ -24,7 +24,6 @@ from headrace.opkit.arrays import (
     axis_in,
     boxed,
     entries,
-    listed,
     scalar,
     single,
     values_only,
@@ -33,7 +32,7 @@ from headrace.opkit.arrays import (
 from headrace.opkit.batch_rules import shifting_attr, shifting_axes
 from headrace.opkit.batch_shapes import concat, concat_axis_first
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import constant
+from headrace.opkit.namespaces import constant, listed
 from headrace.opkit.testing.samples import draw
 from headrace.resources import values as stored
 from headrace.shapes import Dim, Shape

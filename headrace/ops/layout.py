@@ -35,7 +35,6 @@ from headrace.opkit.arrays import (
     copied,
     dims,
     entries,
-    listed,
     ranked,
     values_only,
     zeros,
@@ -44,7 +43,7 @@ from headrace.opkit.batch_rules import prefixing
 from headrace.opkit.batch_shapes import transpose
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.kernel_library import contiguous
-from headrace.opkit.namespaces import constant
+from headrace.opkit.namespaces import constant, listed
 from headrace.opkit.order_forms import filled_pad
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape

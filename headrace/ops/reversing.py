@@ -15,11 +15,11 @@ from headrace.dtypes import INDEX, NUMERIC, DType
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, int_attr, op, type_attr
-from headrace.opkit.arrays import axis_in, bounds, boxed, dims, listed, placed, values_only
+from headrace.opkit.arrays import axis_in, bounds, boxed, dims, placed, values_only
 from headrace.opkit.batch_rules import prefixing, shifting_axes
 from headrace.opkit.forms import reverse
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import converter, dtype_in, integers
+from headrace.opkit.namespaces import converter, dtype_in, integers, listed
 from headrace.opkit.order_forms import roll
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape

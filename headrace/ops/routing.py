@@ -17,9 +17,9 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, flops_per_input, int_attr, op, type_attr
-from headrace.opkit.arrays import bounds, boxed, listed, single, values_only, zeros
+from headrace.opkit.arrays import bounds, boxed, single, values_only, zeros
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import constant, integers
+from headrace.opkit.namespaces import constant, integers, listed
 from headrace.opkit.scatter import first_in
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape

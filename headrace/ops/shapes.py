@@ -32,7 +32,6 @@ from headrace.opkit.arrays import (
     boxed,
     check_size,
     dims,
-    listed,
     shape_from,
     single,
     values_only,
@@ -51,7 +50,7 @@ from headrace.opkit.batch_shapes import (
     squeeze,
 )
 from headrace.opkit.jvp_rules import linear, passed
-from headrace.opkit.namespaces import constant
+from headrace.opkit.namespaces import constant, listed
 from headrace.opkit.shape_rules import scalars
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape

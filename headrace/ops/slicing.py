@@ -24,7 +24,6 @@ from headrace.opkit.arrays import (
     copied,
     dims,
     entries,
-    listed,
     ranked,
     shape_from,
     values_only,
@@ -33,6 +32,7 @@ from headrace.opkit.arrays import (
 )
 from headrace.opkit.batch_indexing import slices, strided_slice, strided_slice_grad, strided_slice_update
 from headrace.opkit.jvp_rules import linear
+from headrace.opkit.namespaces import listed
 from headrace.opkit.parts import Part, out_of_range, part_of, unassignable, written_to
 from headrace.opkit.shape_rules import nothing, same_as
 from headrace.opkit.testing.samples import draw

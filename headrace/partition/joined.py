@@ -177,7 +177,7 @@ class _Join:
         """Inserts copies and notes into a graph and those that its operations own."""
         edit = Editor(graph)
         for op in walk.in_order(graph.operations):
-            kind = op.opdef.structured
+            kind, is_there = op.opdef.structured, False
             if kind:
                 self._insert_into_structure(op, edit)
             elif op.type == "_Retval":
@@ -190,7 +190,7 @@ class _Join:
                 edit.set_device(op, self._name if is_there else "")
             elif op.type != "_Arg" and len(op.inputs) > 1:  # only its first input is forwarded
                 self._give(edit, op, lambda i, first=op.inputs[0]: self._is_there(first))  # type: ignore[misc]
-            self._note(edit, op)
+            self._note(edit, op, is_there)
 
     def _insert_into_structure(self, op: Operation, edit: Editor) -> None:
         for g in owned(op):
@@ -249,14 +249,14 @@ class _Join:
         self._settle(out, not is_there)
         if not is_there:
             edit.set_device(made, self._name)
-        self._note(edit, made)
+        self._note(edit, made, False)
         self._copies[t] = out
         return out
 
-    def _note(self, edit: Editor, op: Operation) -> None:
-        """Notes the outputs of an operation on the device."""
+    def _note(self, edit: Editor, op: Operation, is_computed: bool) -> None:
+        """Notes the outputs of an operation on the device, which may compute it without outputs."""
         there = tuple(k for k, t in enumerate(op.outputs) if self._is_there(t))
-        if there or (op.device == self._name and not op.opdef.structured and self.computes(op)):
+        if there or is_computed:
             edit.add_note(op, OnDevice(self._name, there))
 
 

@@ -5,8 +5,8 @@ so a plan for eight machines can be made, and its makespan predicted, on a lapto
 
 `Cluster.local` and `Cluster.remote`, the clusters of sessions, have figures for two more types. A TORCH device uses the
 processor of the CPU of its task, by PyTorch's functions: the two never compute at the same time, and each call takes
-longer. A GPU is fast, and far away. A token to or from either of them is copied, in addition to its
-way. Fed and fetched values are on the host.
+longer. A GPU is fast, and far away. A token to or from either of them is copied, in addition to its way. Fed and
+fetched values are on the host.
 """
 
 from __future__ import annotations
@@ -18,12 +18,9 @@ from typing import Final
 
 from headrace import thresholds
 from headrace.errors import InvalidArgumentError
-from headrace.ir.device import DeviceSpec
+from headrace.ir.device import GPU, TORCH, DeviceSpec
+from headrace.ir.kernel import CPU
 from headrace.records import record
-
-CPU: Final = "CPU"
-TORCH: Final = "TORCH"
-GPU: Final = "GPU"
 
 #: Type of device → the type whose processor it uses. Until an operation was measured on one, the other's figure counts.
 SAME_PROCESSOR: Final = {TORCH: CPU, CPU: TORCH}

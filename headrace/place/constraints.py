@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 from headrace import dtypes
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir import kernel
-from headrace.ir.device import DeviceSpec
+from headrace.ir.device import GPU, TORCH, DeviceSpec
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _MISSING: Final = "this session does not have"
 _LISTED: Final = 20  # operations of a group that an error lists
 _SOFTEN: Final = "Set allow_soft_placement to run it on an available device"
-_OF_EXTRAS: Final = ("GPU", "TORCH")  # types of devices that a session has on request
 
 
 class Constraints:
@@ -162,9 +161,9 @@ class Constraints:
             return False
         for op in lacking:
             self.reasons[op] = (
-                f"it is colocated with others on {device!r}, which has no kernel for '{op.type}': the host"
+                f"it is colocated with others on {device!r}, which has no kernel for '{op.type}': the host computes it "
+                "on copies"
             )
-            self.reasons[op] += " computes it on copies"
         return True
 
     def _narrowed(self, group: Group, op: Operation, devices: frozenset[str], who: Operation | None) -> frozenset[str]:
@@ -292,7 +291,7 @@ def advice(asked: DeviceSpec, is_soft: bool = False) -> str:
       is_soft: whether the placement is soft already.
     """
     make = ""
-    if asked.type in _OF_EXTRAS:
+    if asked.type in (GPU, TORCH):  # a session has them on request
         devices = f'devices={{"{asked.type}": {(asked.index or 0) + 1}}}'
         make = f"ake the session with {devices}, which needs pip install 'headrace[torch]'."
     if is_soft:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from headrace.ir.device import DeviceSpec
-from headrace.ir.kernel import CPU, Kernel, NamesResource, find_kernel, made_for, made_on
+from headrace.ir.kernel import Kernel, NamesResource, find_kernel, kernel_on, made_for
 from headrace.ir.notes import ContiguousResult, OnDevice
 from headrace.opkit.forms import NATIVE, Form, form_of
 from headrace.records import record
@@ -177,7 +177,8 @@ class Selection:
         kernel = self._kernels.get(op)
         if kernel is None:
             there = op.notes.get(OnDevice)
-            kernel = (None if there is None else _kernel_on(op, there.device)) or find_kernel(op)
+            on_device = None if there is None else kernel_on(op, DeviceSpec.from_string(there.device))
+            kernel = on_device or find_kernel(op)
             assert kernel is not None
             self._kernels[op] = kernel
         return kernel
@@ -200,12 +201,3 @@ class Selection:
             )
             self._forms[op] = form_of(op) if is_known else None
         return self._forms[op]
-
-
-def _kernel_on(op: Operation, device: str) -> Kernel | None:
-    """The kernel of `op` on a device with a namespace, bound to its memory."""
-    spec = DeviceSpec.from_string(device)
-    kernel = find_kernel(op, spec.type or CPU)
-    if kernel is None or kernel.form != "pure":
-        return kernel
-    return Kernel("pure", lambda xp, attrs: made_on(op, kernel, spec))

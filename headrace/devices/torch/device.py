@@ -13,15 +13,13 @@ from headrace.device_arrays import DeviceArray
 from headrace.devices.torch.tensors import array_of, tensor_of
 from headrace.errors import HeadraceError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.devices import LocalDevice, device_types
+from headrace.ir.device import GPU, TORCH
 from headrace.ir.kernel import override, provide_namespace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.ir.device import DeviceSpec
-
-TORCH: Final = "TORCH"
-GPU: Final = "GPU"
 
 #: Dtypes that tensors of the device have. PyTorch has the other unsigned integers, and few functions of them.
 DTYPES: Final = frozenset(
@@ -63,7 +61,7 @@ class TorchMemory:
         """Returns the error of the runtime for one of PyTorch, which has one class."""
         if isinstance(error, HeadraceError):
             return error
-        if isinstance(error, torch.OutOfMemoryError):
+        if isinstance(error, torch.cuda.OutOfMemoryError):
             return ResourceExhaustedError(f"OOM on {self.name}: {error}")
         return InvalidArgumentError(str(error))
 

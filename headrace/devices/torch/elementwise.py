@@ -72,11 +72,17 @@ for _type, _allowed, _factory in (
 # *** Derivatives ***
 
 
-def _pair(function: Any) -> Factory:
-    """The factory of `function(attrs, x, y)` of two tensors with one shape, in float32 for half precision."""
+def _pair(function: Any, is_widened: bool = True) -> Factory:
+    """The factory of `function(attrs, x, y)` of two tensors with one shape.
+
+    Args:
+      function: the function.
+      is_widened: whether half precision is computed in float32; else PyTorch rounds once.
+    """
 
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Kernel:
-        compute = widened(lambda x, y: function(attrs, x, y), attrs["T"])
+        call: Kernel = lambda x, y: function(attrs, x, y)
+        compute = widened(call, attrs["T"]) if is_widened else call
 
         def kernel(x: Tensor, y: Tensor) -> Tensor:
             same_shape(x, y)
@@ -93,15 +99,6 @@ def _kept(condition: Tensor, x: Tensor) -> Tensor:
     return x.masked_fill(condition.logical_not_(), 0)
 
 
-def _relu_grad(xp: Any, attrs: Mapping[str, Any]) -> Kernel:
-    def kernel(g: Tensor, x: Tensor) -> Tensor:
-        same_shape(g, x)
-        out: Tensor = aten.threshold_backward(g, x, 0)
-        return out
-
-    return kernel
-
-
 def _selu_grad(attrs: Mapping[str, Any], g: Tensor, y: Tensor) -> Tensor:
     # The constant is rounded as the results are, so that the gradient of the least one is 0.
     least = float(attrs["T"].numpy.type(_SCALE * _ALPHA))
@@ -113,7 +110,12 @@ def _leaky_grad(attrs: Mapping[str, Any], g: Tensor, x: Tensor) -> Tensor:
     return out
 
 
-for_torch("ReluGrad", {"T": REAL})(_relu_grad)
+for _type, _allowed, _function in (
+    ("ReluGrad", REAL, lambda attrs, g, x: aten.threshold_backward(g, x, 0)),
+    ("SigmoidGrad", FLOATS, lambda attrs, y, dy: aten.sigmoid_backward(dy, y)),
+    ("TanhGrad", FLOATS, lambda attrs, y, dy: aten.tanh_backward(dy, y)),
+):
+    for_torch(_type, {"T": _allowed})(_pair(_function, is_widened=False))
 for _type, _allowed, _function in (
     ("Relu6Grad", REAL, lambda attrs, g, x: _kept((x > 0) & (x < 6), g)),
     ("LeakyReluGrad", FLOATS, _leaky_grad),
@@ -127,24 +129,6 @@ for _type, _allowed, _function in (
     ("RsqrtGrad", FLOATS, lambda attrs, y, dy: dy * (y * y * y) * -0.5),
 ):
     for_torch(_type, {"T": _allowed})(_pair(_function))
-
-
-def _backward(function: Any) -> Factory:
-    """The factory of `function(dy, y)`, a derivative of real numbers that PyTorch has."""
-
-    def factory(xp: Any, attrs: Mapping[str, Any]) -> Kernel:
-        def kernel(y: Tensor, dy: Tensor) -> Tensor:
-            same_shape(y, dy)
-            out: Tensor = function(dy, y)
-            return out
-
-        return kernel
-
-    return factory
-
-
-for_torch("SigmoidGrad", {"T": FLOATS})(_backward(aten.sigmoid_backward))
-for_torch("TanhGrad", {"T": FLOATS})(_backward(aten.tanh_backward))
 
 
 # *** Sums ***

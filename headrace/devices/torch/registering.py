@@ -12,7 +12,7 @@ raises, and numpy does not, the logger "headrace.devices" reports it.
 No input of a kernel requires a gradient, so PyTorch records nothing for its automatic differentiation.
 
 On a CPU an index out of range is an error. Elsewhere a look at the indices would wait for all queued work of the
-device. There, as on GPUs in TensorFlow, a place out of range is read as 0, and what is written to it is dropped.
+device. There, as on GPUs in TensorFlow, reads out of range give 0, and writes out of range have no effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import torch
 from headrace import dtypes, notices
 from headrace.devices.torch.tensors import array_of, tensor_of
 from headrace.dtypes import DType
-from headrace.errors import HeadraceError, ResourceExhaustedError
+from headrace.errors import HeadraceError
+from headrace.ir.device import GPU, TORCH
 from headrace.ir.kernel import override
 from headrace.ir.opdef import op_registry
 from headrace.opkit.elementwise import HALF
@@ -35,7 +36,7 @@ Tensor: TypeAlias = torch.Tensor
 Kernel: TypeAlias = Callable[..., Any]
 Factory: TypeAlias = Callable[[Any, Mapping[str, Any]], Kernel]
 
-DEVICES: Final = ("TORCH", "GPU")
+DEVICES: Final = (TORCH, GPU)
 
 WIDE: Final = frozenset({dtypes.float32, dtypes.float64})
 FLOATS: Final = dtypes.FLOATING
@@ -84,10 +85,8 @@ def _with_reference(op: str, factory: Factory) -> Factory:
         def kernel(*inputs: Any) -> Any:
             try:
                 return compute(*inputs)
-            except HeadraceError:
+            except (HeadraceError, torch.cuda.OutOfMemoryError):  # see `TorchMemory.error_of`
                 raise
-            except torch.cuda.OutOfMemoryError as e:
-                raise ResourceExhaustedError(str(e)) from e
             except Unsuited:
                 return by_reference(op, attrs, inputs)
             except (RuntimeError, IndexError, ValueError) as e:

@@ -16,10 +16,10 @@ from headrace.dtypes import INDEX, OBJECT, QUANTIZED, REAL, VALUE, DType, float3
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, case, flops_per_element, int_attr, op, string_attr, type_attr
-from headrace.opkit.arrays import check_size, listed, permuter, reshaper, zeros
+from headrace.opkit.arrays import check_size, permuter, reshaper, zeros
 from headrace.opkit.batch_rules import at_the_end, folding, in_step
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import constant
+from headrace.opkit.namespaces import constant, listed
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank, with_rank_at_least
