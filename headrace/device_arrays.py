@@ -10,10 +10,70 @@ everything that would read its elements implicitly. `to_host(value)`, which retu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
+
+
+class StoredLayout(Protocol):
+    """Layout of a value in a store.
+
+    Attributes:
+      span: the bytes that the value takes there.
+    """
+
+    @property
+    def span(self) -> int: ...
+
+
+class Store(Protocol):
+    """Place of values for which a memory has no room; `resources.memory` moves them.
+
+    Any thread may call the methods; a caller of `reserve` and `free` holds a lock. The methods raise OSError if the
+    place is full or fails.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+
+    @property
+    def remedy(self) -> str:
+        """The way to give it more room, in messages."""
+
+    @property
+    def used(self) -> int:
+        """The bytes in slots that are not free."""
+
+    def layout_of(self, value: Any) -> Any:
+        """Returns the `StoredLayout` of a value; None if the value cannot be stored."""
+
+    def reserve(self, n: int) -> Any:
+        """Returns a slot for `n` bytes."""
+
+    def free(self, slot: Any) -> None:
+        """Frees a slot."""
+
+    def write(self, pieces: Sequence[tuple[Any, Any, Any]]) -> None:
+        """Copies values into slots, given (slot, layout, value) of each, and waits for the copies."""
+
+    def buffer(self, layout: Any) -> Any:
+        """Returns new memory of the device for a value."""
+
+    def read(self, pieces: Sequence[tuple[Any, Any]]) -> Callable[[], object] | None:
+        """Copies slots into buffers, given (slot, buffer) of each.
+
+        Returns:
+          None if the copies are made; else a function that lets the work wait for them that the calling thread enqueues
+          on the device from then on. It is called before such a buffer is used or deleted.
+        """
+
+    def value(self, layout: Any, buffer: Any) -> Any:
+        """Returns the value in a buffer."""
+
+    def close(self) -> None:
+        """Loses the contents. Further calls have no effect."""
 
 
 class ArrayMemory(Protocol):
@@ -21,7 +81,7 @@ class ArrayMemory(Protocol):
 
     Attributes:
       name: its name, such as "TORCH:0".
-      is_near: whether the host reads a number in it without a wait for queued work.
+      is_near: whether the host reads a number in it without a wait for queued work. Host copies share its bytes.
     """
 
     name: str
@@ -48,6 +108,12 @@ class ArrayMemory(Protocol):
 
     def dtype_of(self, array: Any) -> np.dtype:
         """Returns numpy's dtype for an array of the library."""
+
+    def store(self) -> Store | None:
+        """Returns a new store of values in the memory.
+
+        None: their host copies go to the spill file.
+        """
 
 
 class DeviceArray:

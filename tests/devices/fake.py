@@ -57,6 +57,9 @@ class Memory:
     def error_of(self, error: RuntimeError) -> Exception:
         return error
 
+    def store(self) -> None:
+        return None
+
 
 MEMORY: Final = Memory()
 

@@ -69,6 +69,9 @@ class TorchMemory:
         """Returns a tensor in this memory with the elements of `array`."""
         return array.to(self.place)
 
+    def store(self) -> None:
+        """Returns None: the host copies of values go to the spill file."""
+
     def dtype_of(self, array: torch.Tensor) -> np.dtype:
         """Returns numpy's dtype for a tensor."""
         return _NUMPY[array.dtype]
