@@ -5,6 +5,10 @@ The parts of the runtime that keep or describe values read the *value protocol*,
 (numpy's), `shape`, `ndim`, `size` and `nbytes`. A `DeviceArray` has `memory` and `to_host()` as well, and refuses
 everything that would read its elements implicitly. `to_host(value)`, which returns its *host copy*, and
 `is_host(value)` serve values of both kinds.
+
+Copies of a memory that is *far*, such as that of a GPU, overlap with computing: they are begun early and end late. So
+`ArrayMemory.put` returns a value before its elements have arrived, and the first read of `DeviceArray.array` lets the
+device wait for them. `ArrayMemory.begin_get` begins a copy to the host, and `to_host` waits for it.
 """
 
 from __future__ import annotations
@@ -81,7 +85,8 @@ class ArrayMemory(Protocol):
 
     Attributes:
       name: its name, such as "TORCH:0".
-      is_near: whether the host reads a number in it without a wait for queued work. Host copies share its bytes.
+      is_near: whether the host reads a number in it without a wait for queued work. Then host copies share its bytes.
+        A memory that is not near is far.
     """
 
     name: str
@@ -94,11 +99,22 @@ class ArrayMemory(Protocol):
     def put(self, value: Any) -> Any:
         """Copies an array or scalar of numpy into the memory.
 
-        A value whose dtype is not supported is returned as it is.
+        A value whose dtype is not supported is returned as it is. The elements may arrive later.
         """
 
-    def get(self, value: DeviceArray) -> Any:
-        """Copies a value in the memory to an array of numpy."""
+    def begin_get(self, value: DeviceArray) -> None:
+        """Begins the copy of a value to the host, which `get` ends.
+
+        A near memory does nothing.
+        """
+
+    def get(self, value: DeviceArray, look: Callable[[], object] | None = None) -> Any:
+        """Copies a value in the memory to an array of numpy.
+
+        Args:
+          value: the value.
+          look: raises if a wait for the copy must end; None: its limit alone ends it.
+        """
 
     def error_of(self, error: RuntimeError) -> Exception:
         """Returns the error of the runtime for one of the library."""
@@ -116,6 +132,13 @@ class ArrayMemory(Protocol):
         """
 
 
+class Arrival(Protocol):
+    """A copy to a far memory that was begun."""
+
+    def arrived(self) -> Any:
+        """Returns the array of the device, for kernels that are called from now on."""
+
+
 class DeviceArray:
     """An array in the memory of a device.
 
@@ -124,16 +147,40 @@ class DeviceArray:
       memory: the memory.
 
     Attributes:
-      array: the array of the device's library.
+      array: the array of the device's library. The first read lets the device wait for a copy that was begun.
       memory: the memory.
+      arrival: the copy to the memory that was begun; None if the value was made there.
+      departure: the copy to the host that was begun and not read; None if there is none.
     """
 
-    __slots__ = ("array", "memory")
+    __slots__ = ("array", "arrival", "departure", "memory")
+    array: Any
+    arrival: Arrival | None
+    departure: Any
     __array_ufunc__ = None  # numpy's operators raise TypeError
 
     def __init__(self, array: Any, memory: ArrayMemory) -> None:
         self.array = array
         self.memory = memory
+
+    @staticmethod
+    def arriving(arrival: Arrival, memory: ArrayMemory) -> DeviceArray:
+        """Returns the value of a copy to the memory that was begun."""
+        out = DeviceArray.__new__(DeviceArray)
+        out.arrival, out.memory = arrival, memory
+        return out
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns an attribute that is not set.
+
+        So a value without copies costs nothing more.
+        """
+        if name == "arrival" or name == "departure":
+            return None
+        if name == "array" and self.arrival is not None:
+            self.array = self.arrival.arrived()
+            return self.array
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def dtype(self) -> np.dtype:
@@ -160,9 +207,13 @@ class DeviceArray:
         """The bytes of the elements."""
         return self.size * self.dtype.itemsize
 
-    def to_host(self) -> Any:
-        """Returns the elements as an array of numpy, which must not be written to."""
-        return self.memory.get(self)
+    def to_host(self, look: Callable[[], object] | None = None) -> Any:
+        """Returns the elements as an array of numpy, which must not be written to.
+
+        Args:
+          look: see `ArrayMemory.get`.
+        """
+        return self.memory.get(self, look)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"{self!r} is in the memory of its device; `to_host` copies it to an array of numpy")
