@@ -252,11 +252,10 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] 
             out = f(*[v.array if type(v) is DeviceArray else array(i, v) for i, v in enumerate(values)])
         except RuntimeError as e:
             raise memory.error_of(e) from e
-        if not values and out is not None:
-            out = memory.placed(out)
+        is_placed = len(host) < len(values)  # else no array shows the kernel where it computes
         if type(out) is tuple or type(out) is list:
-            return tuple([DeviceArray(x, memory) for x in out])
-        return None if out is None else DeviceArray(out, memory)
+            return tuple([DeviceArray(x if is_placed else memory.placed(x), memory) for x in out])
+        return None if out is None else DeviceArray(out if is_placed else memory.placed(out), memory)
 
     return call
 

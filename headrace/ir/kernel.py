@@ -356,12 +356,11 @@ def device_memory(op: Operation) -> ArrayMemory | None:
 
 
 def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
-    """Returns the positions of inputs that kernels read on the host: axes, sizes (`Facts.total`)."""
-    names = record.facts.total
-    if not names:
+    """Returns the positions of the inputs that devices take from the host (`op(host=)`): axes, sizes."""
+    if not record.host:
         return frozenset()
     spans = record.spans(attrs)
-    return frozenset(i for name in names for i in range(spans[name].start, spans[name].stop))
+    return frozenset(i for name in record.host for i in range(spans[name].start, spans[name].stop))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:
