@@ -279,6 +279,25 @@ def hosted(f: Callable[..., Any], memory: ArrayMemory | None, is_async: bool = F
     return lambda *values: placed(f(*map(to_host, values)))
 
 
+class Elements:
+    """Stands for a namespace in kernels of lists with elements in a memory.
+
+    Such a kernel gets and returns `DeviceArray`s as elements. Its other inputs and outputs are on the host.
+
+    Attributes:
+      memory: the memory.
+    """
+
+    __slots__ = ("memory",)
+
+    def __init__(self, memory: ArrayMemory) -> None:
+        self.memory = memory
+
+    def apply(self, f: Callable[..., Any], *values: Any) -> Any:
+        """Returns `f(xp, *arrays)` as a value in the memory, or several as a tuple."""
+        return on_arrays(lambda *arrays: f(self.memory.namespace, *arrays), self.memory)(*values)
+
+
 def computed(f: Callable[..., Any], *values: Any) -> Any:
     """Returns `f(xp, *arrays)`, computed in the memory of the first value.
 
@@ -288,6 +307,5 @@ def computed(f: Callable[..., Any], *values: Any) -> Any:
     """
     first = values[0]
     if type(first) is DeviceArray:
-        memory = first.memory
-        return on_arrays(lambda *arrays: f(memory.namespace, *arrays), memory)(*values)
+        return Elements(first.memory).apply(f, *values)
     return f(np, *values)

@@ -42,7 +42,7 @@ BUDGETS: Final = {
     "onnx": 3000,  # a table of 156 operators
     "ops": 38000,  # of 690 pure kernels 470 compute in any namespace of the array API standard
     "optimize": 5500,
-    "partition": 1200,  # `joined`: a step on the host and one device as one function
+    "partition": 1300,  # `joined`: a step on the host and one device as one function, with lists on either
     "pb": 200,
     "place": 1540,
     "recover": 1900,
