@@ -69,6 +69,10 @@ class TorchMemory:
         """Returns a tensor in this memory with the elements of `array`."""
         return array.to(self.place)
 
+    def has(self, value: Any) -> bool:
+        """Returns whether a value is a tensor."""
+        return isinstance(value, torch.Tensor)
+
     def dtype_of(self, array: torch.Tensor) -> np.dtype:
         """Returns numpy's dtype for a tensor."""
         return _NUMPY[array.dtype]
