@@ -122,6 +122,9 @@ class ArrayMemory(Protocol):
     def placed(self, array: Any) -> Any:
         """Returns an array of the library that is in this memory."""
 
+    def has(self, value: Any) -> bool:
+        """Returns whether a value is an array of the library."""
+
     def dtype_of(self, array: Any) -> np.dtype:
         """Returns numpy's dtype for an array of the library."""
 
@@ -256,6 +259,29 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] 
         if type(out) is tuple or type(out) is list:
             return tuple([DeviceArray(x if is_placed else memory.placed(x), memory) for x in out])
         return None if out is None else DeviceArray(out if is_placed else memory.placed(out), memory)
+
+    return call
+
+
+def on_list(f: Callable[[list[Any]], Any], memory: ArrayMemory) -> Callable[[list[Any]], Any]:
+    """Returns a function of a list of values that calls `f` on their arrays.
+
+    Args:
+      f: a function of a list with arrays of the memory and values on the host. Such a list is empty when the function
+        computes, so that it can free values that have no other reader.
+      memory: the memory of its results.
+    """
+
+    def call(values: list[Any]) -> Any:
+        arrays = [v.array if type(v) is DeviceArray else v for v in values]
+        values.clear()
+        try:
+            out = f(arrays)
+        except RuntimeError as e:
+            raise memory.error_of(e).with_traceback(e.__traceback__) from e
+        if type(out) is tuple:
+            return tuple([DeviceArray(x, memory) for x in out])
+        return DeviceArray(out, memory)
 
     return call
 

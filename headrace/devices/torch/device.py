@@ -76,6 +76,10 @@ class TorchMemory:
     def store(self) -> None:
         """Returns None: the host copies of values go to the spill file."""
 
+    def has(self, value: Any) -> bool:
+        """Returns whether a value is a tensor."""
+        return isinstance(value, torch.Tensor)
+
     def dtype_of(self, array: torch.Tensor) -> np.dtype:
         """Returns numpy's dtype for a tensor."""
         return _NUMPY[array.dtype]
