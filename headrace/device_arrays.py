@@ -126,6 +126,9 @@ class ArrayMemory(Protocol):
     def placed(self, array: Any) -> Any:
         """Returns an array of the library that is in this memory."""
 
+    def has(self, value: Any) -> bool:
+        """Returns whether a value is an array of the library."""
+
     def dtype_of(self, array: Any) -> np.dtype:
         """Returns numpy's dtype for an array of the library."""
 
@@ -262,11 +265,33 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] 
             out = f(*[v.array if type(v) is DeviceArray else array(i, v) for i, v in enumerate(values)])
         except RuntimeError as e:
             raise memory.error_of(e) from e
-        if not values and out is not None:
-            out = memory.placed(out)
+        is_placed = len(host) < len(values)  # else no array shows the kernel where it computes
         if type(out) is tuple or type(out) is list:
+            return tuple([DeviceArray(x if is_placed else memory.placed(x), memory) for x in out])
+        return None if out is None else DeviceArray(out if is_placed else memory.placed(out), memory)
+
+    return call
+
+
+def on_list(f: Callable[[list[Any]], Any], memory: ArrayMemory) -> Callable[[list[Any]], Any]:
+    """Returns a function of a list of values that calls `f` on their arrays.
+
+    Args:
+      f: a function of a list with arrays of the memory and values on the host. Such a list is empty when the function
+        computes, so that it can free values that have no other reader.
+      memory: the memory of its results.
+    """
+
+    def call(values: list[Any]) -> Any:
+        arrays = [v.array if type(v) is DeviceArray else v for v in values]
+        values.clear()
+        try:
+            out = f(arrays)
+        except RuntimeError as e:
+            raise memory.error_of(e).with_traceback(e.__traceback__) from e
+        if type(out) is tuple:
             return tuple([DeviceArray(x, memory) for x in out])
-        return None if out is None else DeviceArray(out, memory)
+        return DeviceArray(out, memory)
 
     return call
 
@@ -290,6 +315,25 @@ def hosted(f: Callable[..., Any], memory: ArrayMemory | None, is_async: bool = F
     return lambda *values: placed(f(*map(to_host, values)))
 
 
+class Elements:
+    """Stands for a namespace in kernels of lists with elements in a memory.
+
+    Such a kernel gets and returns `DeviceArray`s as elements. Its other inputs and outputs are on the host.
+
+    Attributes:
+      memory: the memory.
+    """
+
+    __slots__ = ("memory",)
+
+    def __init__(self, memory: ArrayMemory) -> None:
+        self.memory = memory
+
+    def apply(self, f: Callable[..., Any], *values: Any) -> Any:
+        """Returns `f(xp, *arrays)` as a value in the memory, or several as a tuple."""
+        return on_arrays(lambda *arrays: f(self.memory.namespace, *arrays), self.memory)(*values)
+
+
 def computed(f: Callable[..., Any], *values: Any) -> Any:
     """Returns `f(xp, *arrays)`, computed in the memory of the first value.
 
@@ -299,6 +343,5 @@ def computed(f: Callable[..., Any], *values: Any) -> Any:
     """
     first = values[0]
     if type(first) is DeviceArray:
-        memory = first.memory
-        return on_arrays(lambda *arrays: f(memory.namespace, *arrays), memory)(*values)
+        return Elements(first.memory).apply(f, *values)
     return f(np, *values)

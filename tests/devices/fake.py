@@ -56,6 +56,9 @@ class Memory:
         found: np.dtype = array.dtype
         return found
 
+    def has(self, value: Any) -> bool:
+        return isinstance(value, (np.ndarray, np.generic))
+
     def placed(self, array: Any) -> Any:
         return array
 

@@ -105,6 +105,10 @@ class TorchMemory:
         """Returns a new store in pinned memory; None for the memory of the processor."""
         return None if self.streams is None else PinnedStore(self, self.streams)
 
+    def has(self, value: Any) -> bool:
+        """Returns whether a value is a tensor."""
+        return isinstance(value, torch.Tensor)
+
     def dtype_of(self, array: torch.Tensor) -> np.dtype:
         """Returns numpy's dtype for a tensor."""
         return _NUMPY[array.dtype]
