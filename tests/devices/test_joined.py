@@ -91,15 +91,6 @@ def test_variables_that_change_places_stay_on_the_host() -> None:
     run(build)
 
 
-def test_lists_have_values_of_the_host() -> None:
-    def build(x: Any) -> Any:
-        y = hr.while_loop(lambda i, a: i < 4, lambda i, a: (i + 1, hr.sin(a)), [0, x])[1]
-        return [y, *hr.gradients(y, [x])]
-
-    _, copies, _ = run(build)
-    assert copies.count(("get", (3,))) >= 4
-
-
 @pytest.mark.parametrize("engine", ["auto", "interpret"])
 def test_variables_are_in_the_memory_of_the_device(engine: str) -> None:
     with hr.Graph() as g, hr.device(DEVICE):
