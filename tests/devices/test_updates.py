@@ -251,16 +251,29 @@ def test_a_value_that_a_step_reads_before_its_update_stays(engine: str) -> None:
     with hr.Graph() as g, hr.device(DEVICE):
         v = hr.Variable(hr.fill([3, 4], 2.0))
         before = v.read_value()
-        with hr.control_dependencies([before]):
+        flat = hr.reshape(v.read_value(), [12])  # a tensor of its own, with the same bytes
+        with hr.control_dependencies([before, flat]):
             step = hr.train.SGD(0.5).apply_gradients([(hr.ones([3, 4]), v)])
         with hr.control_dependencies([step]):
-            later = before * 1.0
+            later, flat_later = before * 1.0, flat * 1.0
         init = hr.variables_initializer()
-    with hr.Session(graph=g, devices={"TORCH": 1}, engine=engine) as session:
-        session.run(init)
-        for value in (2.0, 1.5, 1.0):
-            for found in session.run([before, later, step])[:2]:
-                np.testing.assert_array_equal(found, np.full((3, 4), value))
+    for fetches in ([before, later, step], [flat, step], [flat_later, step]):
+        with hr.Session(graph=g, devices={"TORCH": 1}, engine=engine) as session:
+            session.run(init)
+            for value in (2.0, 1.5, 1.0):
+                for found in session.run(fetches)[:-1]:
+                    assert found.ravel().tolist() == [value] * 12
+
+
+def test_a_constant_stays_what_it_is() -> None:
+    p = Learning()
+    with p.session() as session:
+        wanted = session.run([p.w, p.b])
+        for _ in range(2):
+            session.run(p.step, p.feeds)
+        session.run(p.init)
+        for found, value in zip(session.run([p.w, p.b]), wanted, strict=True):
+            np.testing.assert_array_equal(found, value)
 
 
 def test_reads_of_other_threads_see_whole_values() -> None:
