@@ -14,7 +14,7 @@ device wait for them. `ArrayMemory.begin_get` begins a copy to the host, and `to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, MutableSet, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableSet, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -138,6 +138,33 @@ class ArrayMemory(Protocol):
         Those of a near memory are not counted: (0, 0).
         """
 
+    def update(self, rule: str, attrs: Mapping[str, Any], numbers: Sequence[Any]) -> Callable[..., object] | None:
+        """Returns the library's function that applies a rule of an optimizer in place.
+
+        Args:
+          rule: the name of the rule (`ops.training.optimizers`).
+          attrs: the attributes of the operation.
+          numbers: the scalar arguments of the rule, in order: numbers of Python, or arrays that the host cannot read
+            at once.
+
+        Returns:
+          `f(gradient, *arrays)`, which writes into the arrays of the variable and its slots. The elements of all arrays
+          have one order in memory. None: the library has no such function.
+        """
+
+    def may_change(self, value: DeviceArray, like: DeviceArray) -> bool:
+        """Returns whether the array of a value may be written to.
+
+        The caller has the only reference to the value. Nothing else may refer to the array or to its bytes, and its
+        elements must have the order in memory of those of `like`.
+        """
+
+    def copied(self, value: DeviceArray, like: DeviceArray) -> DeviceArray:
+        """Returns a copy of a value that may be changed.
+
+        Its elements have the order in memory of those of `like`, if the shapes are equal.
+        """
+
     def store(self) -> Store | None:
         """Returns a new store of values in the memory.
 
@@ -156,7 +183,7 @@ class DeviceArray:
     """An array in the memory of a device.
 
     Args:
-      array: the array of the device's library. It is not written to.
+      array: the array of the device's library. It is not written to, except as `ArrayMemory.may_change` allows.
       memory: the memory.
 
     Attributes:

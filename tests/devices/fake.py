@@ -56,6 +56,15 @@ class Memory:
         found: np.dtype = array.dtype
         return found
 
+    def update(self, rule: str, attrs: Any, numbers: Any) -> Any:
+        return None
+
+    def may_change(self, value: DeviceArray, like: DeviceArray) -> bool:
+        return True
+
+    def copied(self, value: DeviceArray, like: DeviceArray) -> DeviceArray:
+        return DeviceArray(np.array(value.array), self)
+
     def has(self, value: Any) -> bool:
         return isinstance(value, (np.ndarray, np.generic))
 

@@ -11,10 +11,11 @@ import torch
 
 from headrace import dtypes
 from headrace.device_arrays import DeviceArray
+from headrace.devices.torch import updates
 from headrace.devices.torch.allocator import Allocator
 from headrace.devices.torch.pinned import PinnedStore
 from headrace.devices.torch.streams import Streams
-from headrace.devices.torch.tensors import array_of, tensor_of
+from headrace.devices.torch.tensors import array_of, copied, has_order, is_private, tensor_of
 from headrace.errors import HeadraceError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.devices import LocalDevice, device_types
 from headrace.execute.entered import limit_in_steps
@@ -22,7 +23,7 @@ from headrace.ir.device import GPU, TORCH
 from headrace.ir.kernel import override, provide_namespace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableSet
+    from collections.abc import Callable, Mapping, MutableSet, Sequence
 
     from headrace.device_arrays import Holders
     from headrace.ir.device import DeviceSpec
@@ -112,6 +113,24 @@ class TorchMemory:
     def dtype_of(self, array: torch.Tensor) -> np.dtype:
         """Returns numpy's dtype for a tensor."""
         return _NUMPY[array.dtype]
+
+    def update(self, rule: str, attrs: Mapping[str, Any], numbers: Sequence[Any]) -> Callable[..., object] | None:
+        """Returns PyTorch's function for a rule of an optimizer, or None."""
+        return updates.find(rule, attrs, numbers)
+
+    def may_change(self, value: DeviceArray, like: DeviceArray) -> bool:
+        """Returns whether the tensor of a value may be written to; see `device_arrays.ArrayMemory.may_change`.
+
+        On a GPU, a copy to the host that still reads it may be under way.
+        """
+        return self.is_near and is_private(value.array) and has_order(value.array, like.array)
+
+    def copied(self, value: DeviceArray, like: DeviceArray) -> DeviceArray:
+        """Returns a copy of a value with the order of elements of `like`."""
+        try:
+            return DeviceArray(copied(value.array, like.array), self)
+        except RuntimeError as e:
+            raise self.error_of(e) from e
 
     def put(self, value: Any) -> Any:
         """Returns a value in this memory, or the value itself if tensors lack its dtype."""
