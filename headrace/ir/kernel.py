@@ -361,6 +361,20 @@ def kernel_on(op: Operation, device: DeviceSpec) -> Kernel | None:
     return Kernel("pure", OnArrays(kernel.factory, there.load, memory, host))
 
 
+def kernel_in(memory: ArrayMemory, type: str, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    """Returns the pure kernel of an op type for arrays in a memory.
+
+    Args:
+      memory: the memory.
+      type: an op type whose record has a pure kernel for any namespace.
+      attrs: the attributes of the op that the kernel reads.
+    """
+    found = _override_for(type, attrs, NO_NOTES, memory.name.partition(":")[0])
+    factory = op_registry.get(type).kernel if found is None else found.factory
+    assert factory is not None
+    return factory(memory.namespace, attrs)
+
+
 def host_kernel(op: Operation) -> Kernel | None:
     """Returns the kernel of the host for an operation on a device without one.
 
