@@ -18,6 +18,7 @@ from headrace import dtypes
 from headrace.disjoint_sets import DisjointSets
 from headrace.ir.function import nested, owned, param_offset
 from headrace.ir.graph import FuncGraph
+from headrace.ir.kernel import keeps_elements
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -77,7 +78,7 @@ class ListFamilies:
             lists = [t for t in (*op.inputs, *op.outputs) if is_list(t)]
             for t in lists:
                 self._sets.join(lists[0], t)
-            if lists and not _leaves_elements(op) and not (op.type == "_Arg" and isinstance(graph, FuncGraph)):
+            if lists and not keeps_elements(op) and not (op.type == "_Arg" and isinstance(graph, FuncGraph)):
                 held += lists
             if lists:
                 self._elements += [op.outputs[i] for i in element_outputs(op) if not is_list(op.outputs[i])]
@@ -111,11 +112,6 @@ def element_inputs(op: Operation) -> Sequence[int]:
 def element_outputs(op: Operation) -> Sequence[int]:
     """The positions of outputs that are made of elements of a list."""
     return _of_element_dtype(op, op.opdef.outs) if op.inputs and is_list(op.inputs[0]) else ()
-
-
-def _leaves_elements(op: Operation) -> bool:
-    """Whether an operation on lists works with elements on a device."""
-    return op.opdef.is_pure and (op.opdef.xp or op.opdef.facts.forwards is not None)
 
 
 def _of_element_dtype(op: Operation, args: Sequence[ArgSpec]) -> Sequence[int]:
