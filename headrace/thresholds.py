@@ -679,6 +679,10 @@ COPIED_TOGETHER: Final = 32
 # Unit: seconds. Estimate (tests/resources/test_memory.py).
 COPY_POLL: Final = 0.05
 
+# Sleep between two questions whether a copy of a device is done, as a part of the time waited so far.
+# Unit: ratio. Estimate; unmeasured on CUDA.
+EVENT_SLEEP: Final = 0.1
+
 # Notes of released values after which their memory is returned to the account.
 # Unit: notes. Estimate (tests/resources/test_memory.py).
 RELEASE_NOTES: Final = 256

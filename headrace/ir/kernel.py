@@ -150,6 +150,30 @@ class OnResources:
 
 
 @record(frozen=True, slots=True)
+class OnArrays:
+    """Factory of a pure kernel on values in the memory of a device.
+
+    Attributes:
+      factory: the factory of the kernel on arrays.
+      load: returns the namespace of these arrays.
+      memory: the memory.
+      host: the positions of inputs that the kernel reads on the host.
+    """
+
+    factory: KernelFactory
+    load: Callable[[], Any]
+    memory: ArrayMemory
+    host: frozenset[int]
+
+    def on_arrays(self, op: Operation) -> Callable[..., Any]:
+        """Returns the kernel of `op` on arrays."""
+        return made_for(op, Kernel("pure", self.factory), self.load())
+
+    def __call__(self, xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        return on_arrays(self.factory(self.load(), attrs), self.memory, self.host)
+
+
+@record(frozen=True, slots=True)
 class _Override:
     constraints: Mapping[str, frozenset[Any]]
     kernel: Kernel
@@ -334,7 +358,7 @@ def kernel_on(op: Operation, device: DeviceSpec) -> Kernel | None:
     if kernel is None or there is None or kernel.form != "pure":
         return kernel
     memory, host = there.memory(device.index or 0), host_inputs(op.opdef, op.attrs)
-    return Kernel("pure", lambda xp, attrs: on_arrays(kernel.factory(there.load(), attrs), memory, host))
+    return Kernel("pure", OnArrays(kernel.factory, there.load, memory, host))
 
 
 def host_kernel(op: Operation) -> Kernel | None:
@@ -379,12 +403,11 @@ def with_elements_in(kernel: Kernel, memory: ArrayMemory) -> Kernel:
 
 
 def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
-    """Returns the positions of inputs that kernels read on the host: axes, sizes (`Facts.total`)."""
-    names = record.facts.total
-    if not names:
+    """Returns the positions of the inputs that devices take from the host (`op(host=)`): axes, sizes."""
+    if not record.host:
         return frozenset()
     spans = record.spans(attrs)
-    return frozenset(i for name in names for i in range(spans[name].start, spans[name].stop))
+    return frozenset(i for name in record.host for i in range(spans[name].start, spans[name].stop))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:

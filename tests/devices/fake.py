@@ -42,7 +42,10 @@ class Memory:
         self.copies.append(("put", value.shape))
         return DeviceArray(np.array(value), self)
 
-    def get(self, value: DeviceArray) -> Any:
+    def begin_get(self, value: DeviceArray) -> None:
+        pass
+
+    def get(self, value: DeviceArray, look: Any = None) -> Any:
         assert value.memory is self
         self.copies.append(("get", value.shape))
         return np.array(value.array)
@@ -51,11 +54,17 @@ class Memory:
         found: np.dtype = array.dtype
         return found
 
+    def has(self, value: Any) -> bool:
+        return isinstance(value, (np.ndarray, np.generic))
+
     def placed(self, array: Any) -> Any:
         return array
 
     def error_of(self, error: RuntimeError) -> Exception:
         return error
+
+    def store(self) -> None:
+        return None
 
 
 MEMORY: Final = Memory()
