@@ -7,18 +7,22 @@ list that contains it. So all arrays in the lists of a family are on the host, o
 The elements of a family can be on a device if all of its operations are known to leave them there: operations with a
 role on lists, and other pure operations whose kernels compute in any namespace. The lists of other families, such as
 those that are fetched or put into a queue, have elements on the host.
+
+In the token machine, all elements are on the host. So `with_lists_on_host` places the operations on lists there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import dtypes
 from headrace.disjoint_sets import DisjointSets
+from headrace.ir.device import DeviceSpec
 from headrace.ir.function import nested, owned, param_offset
 from headrace.ir.graph import FuncGraph
-from headrace.ir.kernel import keeps_elements
+from headrace.ir.kernel import CPU, has_namespace, keeps_elements
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -97,6 +101,21 @@ class ListFamilies:
         for a, b in zip(some, others, strict=True):
             if is_list(a):
                 self._sets.join(a, b)
+
+
+def with_lists_on_host(ops: Iterable[Operation], of: Mapping[Operation, str]) -> dict[Operation, str]:
+    """The devices of operations, with those on lists on the host.
+
+    The host is the first CPU of the process of a device. In a function with a frame of its own all operations stay on
+    its device, which computes those on lists on copies.
+    """
+    out = dict(of)
+    for op in ops:
+        spec = DeviceSpec.from_string(of[op])
+        is_there = has_namespace(spec.type or CPU) and any(map(is_list, (*op.inputs, *op.outputs)))
+        if is_there and (op.opdef.primitive or keeps_elements(op)):
+            out[op] = str(dataclasses.replace(spec, type=CPU, index=0))
+    return out
 
 
 def is_list(t: Tensor) -> bool:

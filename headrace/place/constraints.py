@@ -149,7 +149,7 @@ class Constraints:
             devices, who = frozenset((place,)), op
         return devices, who
 
-    def _types_of_kernels(self, op: Operation) -> list[str | None]:
+    def _types_of_kernels(self, op: Operation) -> list[str]:
         """Types of device that can compute `op`, or on which lists can have their elements."""
         on_any = kernel.keeps_elements(op)
         return [t for t in self._types if kernel.find_kernel(op, t) is not None or (on_any and kernel.has_namespace(t))]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace.device_arrays import Elements
+from headrace.device_arrays import Elements, to_host
 from headrace.resources.memory import Memory
 from headrace.resources.persistent import Vector
 from headrace.resources.step_memory import StepMemory
@@ -264,9 +264,9 @@ def test_values_that_count_as_memory_are_read_on_the_device() -> None:
     account = StepMemory(Memory(DEVICE, 10_000))
     saved = [account.memory.save(account, MEMORY.put(row), "a value", False) for row in X]
     whole = TensorList(hr.float64, (3,), Vector.of(saved))
-    stacked = whole.stack(arrays=arrays_of(Elements(MEMORY)))
-    np.testing.assert_array_equal(stacked.to_host(), X)
-    joined, lengths = TensorList(hr.float64, (3,), Vector.of(saved)).concat(arrays=arrays_of(Elements(MEMORY)))
-    np.testing.assert_array_equal(joined.to_host(), X.ravel())
+    arrays = arrays_of(Elements(MEMORY))
+    np.testing.assert_array_equal(to_host(whole.stack(arrays=arrays)), X)
+    joined, lengths = whole.concat(arrays=arrays)
+    np.testing.assert_array_equal(to_host(joined), X.ravel())
     assert lengths.tolist() == [3] * 4
-    np.testing.assert_array_equal(whole.add(whole).get(2).to_host(), X[2] * 2.0)
+    np.testing.assert_array_equal(to_host(whole.add(whole).get(2)), X[2] * 2.0)
