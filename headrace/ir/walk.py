@@ -52,6 +52,19 @@ def uses(ops: Iterable[Operation]) -> dict[Tensor, list[tuple[Operation, int]]]:
     return out
 
 
+def ascends(ops: Iterable[Operation]) -> bool:
+    """Whether each of `ops` was made after all of its predecessors."""
+    for op in ops:
+        at = op.id
+        for t in op.inputs:
+            if t.op.id >= at:
+                return False
+        for c in op.control_inputs:
+            if c.id >= at:
+                return False
+    return True
+
+
 def toposort(ops: Sequence[Operation]) -> list[Operation]:
     """Returns `ops` in topological order, without regard to the back edges of loops.
 

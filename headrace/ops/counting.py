@@ -33,7 +33,7 @@ from headrace.ir.opdef import (
 )
 from headrace.opkit.arrays import check_size, placed
 from headrace.opkit.batch_rules import first_in_step
-from headrace.opkit.namespaces import constant, converter, dtype_in, is_standard
+from headrace.opkit.namespaces import constant, converter, dtype_in, is_near, is_standard
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -522,7 +522,7 @@ def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if n <= 0:
             raise InvalidArgumentError(f"nbins should be a positive number, but got '{n}'")
         check_size((n,), dtype)
-        if is_float and bool(xp.any(xp.isnan(values))):
+        if is_float and is_near(values) and bool(xp.any(xp.isnan(values))):
             raise InvalidArgumentError("Histogram values must not contain NaN")
         step = (high - low) / n
         # clipping first avoids overflow; a value at the upper end is in the last interval, also where ∞/∞ makes it NaN

@@ -21,7 +21,7 @@ from headrace.ir.opdef import Facts, flops_per_input, list_attr, op, string_attr
 from headrace.opkit.arrays import check_size
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import converter, dtype_in
+from headrace.opkit.namespaces import converter, dtype_in, is_near
 from headrace.opkit.pooling import axes_of, counted, expect, pooled_shape, reduced
 from headrace.opkit.row_sums import row_sums
 from headrace.opkit.testing.window_samples import pool_samples, pool_windows, pooled
@@ -78,21 +78,24 @@ def _pool_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _flat(xp: Any, type: str, argmax: Any, x: tuple[int, ...], include_batch: bool) -> Any:
-    """The places, as numbers of elements of the whole array `x`."""
+    """The places, as numbers of elements of the whole array `x`.
+
+    In memory that is not near, places out of range become that behind the last element.
+    """
     image = math.prod(x[1:])
     limit = image * x[0] if include_batch else image
     first, last = 0, -1
-    if size(argmax):  # numpy's methods are faster than its functions
+    if size(argmax) and is_near(argmax):  # numpy's methods are faster than its functions
         first, last = (int(x) for x in ((argmax.min(), argmax.max()) if xp is np else (xp.min(argmax), xp.max(argmax))))
     if not (first >= 0 and last < limit):
         raise InvalidArgumentError(
             f"{type}: argmax has places from {first} to {last}, which must be in [0, {limit}), for the input {show(x)}"
         )
     places = converter(xp, int64)(argmax)
-    if include_batch:
-        return places
-    batch = xp.arange(x[0], dtype=places.dtype, device=argmax.device)
-    return places + xp.reshape(batch, (-1, 1, 1, 1)) * image
+    if not include_batch:
+        batch = xp.arange(x[0], dtype=places.dtype, device=argmax.device)
+        places = places + xp.reshape(batch, (-1, 1, 1, 1)) * image
+    return places if is_near(argmax) else xp.where((argmax >= 0) & (argmax < limit), places, image * x[0])
 
 
 def _grad_kernel(type: str, back: bool) -> Any:
@@ -111,9 +114,12 @@ def _grad_kernel(type: str, back: bool) -> Any:
             expect("grad", g.shape, y if back else x.shape)
             expect("argmax", argmax.shape, y)
             places = xp.reshape(_flat(xp, type, argmax, x.shape, include_batch), (-1,))
+            flat = xp.reshape(g, (-1,))
             if not back:
-                return xp.reshape(xp.take(xp.reshape(g, (-1,)), places, axis=0), argmax.shape)
-            sums = row_sums(xp, widen(xp.reshape(g, (-1,))), places, size(x))
+                if not is_near(argmax):
+                    flat = xp.concat([flat, xp.zeros_like(flat[:1])])
+                return xp.reshape(xp.take(flat, places, axis=0), argmax.shape)
+            sums = row_sums(xp, widen(flat), places, size(x))
             return xp.reshape(narrow(sums), x.shape)
 
         return kernel

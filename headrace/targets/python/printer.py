@@ -167,7 +167,7 @@ class Printer(InstructionWriter):
         self.texts.update((v, name) for v, name in zip(instr.outputs, names, strict=True) if v is not None)
         call = f"{out.bind(factory.on_arrays(instr.op), 'k')}({', '.join(inputs)})"
         out.line(f"{', '.join(names)} = {call}", instr.op, inputs)
-        self.use_blas(instr.op)
+        self.use_libraries(instr.op)
         self.drop(instr.drops)
 
     # *** groups ***

@@ -1,0 +1,82 @@
+"""PyTorch's allocator of a CUDA device: its limit, and its figures.
+
+A session's account (`resources.memory`) counts values that outlive an operation. All memory, temporary values included,
+comes from the allocator, which has *one* limit for the whole process. Of the sessions that have the device open,
+
+* if all have a memory limit, the limit of the allocator is the sum of theirs, or less if the program had set less;
+* if one has none, the allocator has the limit that the program had set.
+
+So a session can use what another one leaves free: the allocator does not know for which session it allocates. Tensors
+that the program makes without headrace count as well. When the last session is closed, the allocator has the limit that
+it had before the first one.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+from headrace import forking
+
+
+class Cuda(Protocol):
+    """The part of `torch.cuda` that `Allocator` uses.
+
+    Newer versions of PyTorch have `get_per_process_memory_fraction`, too.
+    """
+
+    def get_device_properties(self, device: int) -> Any: ...
+    def set_per_process_memory_fraction(self, fraction: float, device: int) -> None: ...
+    def memory_allocated(self, device: int) -> int: ...
+    def max_memory_allocated(self, device: int) -> int: ...
+
+
+class Allocator:
+    """The allocator of a device; see the module's text. Thread-safe.
+
+    Args:
+      cuda: the module `torch.cuda`, or an object with this part of it.
+      index: the number of the device.
+    """
+
+    def __init__(self, cuda: Cuda, index: int) -> None:
+        self._cuda = cuda
+        self._index = index
+        self._limits: list[int | None] = []  # of the open sessions
+        self._before = 1.0  # the fraction of memory that the program had set
+        self._lock = threading.Lock()
+        forking.register_at_fork(self)
+
+    def _forked(self) -> None:
+        """Replaces the lock in a forked process, see `forking`."""
+        self._lock = threading.Lock()
+
+    def open(self, limit: int | None) -> None:
+        """Counts the limit of a session that opens the device; None: it has no limit."""
+        with self._lock:
+            if not self._limits:
+                get = getattr(self._cuda, "get_per_process_memory_fraction", None)
+                self._before = 1.0 if get is None else get(self._index)
+            self._change([*self._limits, limit])
+
+    def close(self, limit: int | None) -> None:
+        """Ends the effect of `open`."""
+        with self._lock:
+            left = list(self._limits)
+            left.remove(limit)
+            self._change(left)
+
+    def _change(self, limits: list[int | None]) -> None:
+        before, self._limits = self._limits, limits
+        if any(n is not None for n in (*before, *limits)):  # else the fraction is not changed
+            self._cuda.set_per_process_memory_fraction(self._fraction(), self._index)
+
+    def _fraction(self) -> float:
+        known = [n for n in self._limits if n is not None]
+        if not known or len(known) < len(self._limits):
+            return self._before
+        return min(self._before, sum(known) / self._cuda.get_device_properties(self._index).total_memory)
+
+    def figures(self) -> tuple[int, int]:
+        """Returns the bytes of all tensors of this process there, now and at most."""
+        return self._cuda.memory_allocated(self._index), self._cuda.max_memory_allocated(self._index)
