@@ -267,3 +267,8 @@ def test_a_copy_from_a_far_memory_waits_for_its_own_segment(monkeypatch: pytest.
     for is_near, want in ((True, [6]), (False, [3, 3])):
         monkeypatch.setattr(type(MEMORY), "is_near", is_near)
         assert sizes(compiled(build)) == want
+
+
+def test_a_segment_may_have_no_inputs() -> None:
+    source = compiled(lambda x: hr.sin(hr.fill([3], hr.constant(2.0, hr.float64))))
+    assert sizes(source) == [2]

@@ -136,7 +136,7 @@ class Printer(InstructionWriter):
         values = f"[{', '.join(map(self.text, instr.inputs))}]"
         out.begin(f"def {name}(values):", out.bind(functools.partial(on_list, memory=instr.memory), "d"))
         params = [out.new("p") for _ in instr.inputs]
-        out.line(f"{', '.join(params)}, = values")
+        out.line(f"[{', '.join(params)}] = values")
         out.line("values.clear()")
         outer, self.texts = self.texts, dict(zip(instr.inputs, params, strict=True))
         for each in instr.block.instrs:
