@@ -14,10 +14,70 @@ device wait for them. `ArrayMemory.begin_get` begins a copy to the host, and `to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
+
+
+class StoredLayout(Protocol):
+    """Layout of a value in a store.
+
+    Attributes:
+      span: the bytes that the value takes there.
+    """
+
+    @property
+    def span(self) -> int: ...
+
+
+class Store(Protocol):
+    """Place of values for which a memory has no room; `resources.memory` moves them.
+
+    Any thread may call the methods; a caller of `reserve` and `free` holds a lock. The methods raise OSError if the
+    place is full or fails.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+
+    @property
+    def remedy(self) -> str:
+        """The way to give it more room, in messages."""
+
+    @property
+    def used(self) -> int:
+        """The bytes in slots that are not free."""
+
+    def layout_of(self, value: Any) -> Any:
+        """Returns the `StoredLayout` of a value; None if the value cannot be stored."""
+
+    def reserve(self, n: int) -> Any:
+        """Returns a slot for `n` bytes."""
+
+    def free(self, slot: Any) -> None:
+        """Frees a slot."""
+
+    def write(self, pieces: Sequence[tuple[Any, Any, Any]]) -> None:
+        """Copies values into slots, given (slot, layout, value) of each, and waits for the copies."""
+
+    def buffer(self, layout: Any) -> Any:
+        """Returns new memory of the device for a value."""
+
+    def read(self, pieces: Sequence[tuple[Any, Any]]) -> Callable[[], object] | None:
+        """Copies slots into buffers, given (slot, buffer) of each.
+
+        Returns:
+          None if the copies are made; else a function that lets the work wait for them that the calling thread enqueues
+          on the device from then on. It is called before such a buffer is used or deleted.
+        """
+
+    def value(self, layout: Any, buffer: Any) -> Any:
+        """Returns the value in a buffer."""
+
+    def close(self) -> None:
+        """Loses the contents. Further calls have no effect."""
 
 
 class ArrayMemory(Protocol):
@@ -25,7 +85,8 @@ class ArrayMemory(Protocol):
 
     Attributes:
       name: its name, such as "TORCH:0".
-      is_near: whether the host reads a number in it without a wait for queued work. A memory that is not near is far.
+      is_near: whether the host reads a number in it without a wait for queued work. Then host copies share its bytes.
+        A memory that is not near is far.
     """
 
     name: str
@@ -61,8 +122,17 @@ class ArrayMemory(Protocol):
     def placed(self, array: Any) -> Any:
         """Returns an array of the library that is in this memory."""
 
+    def has(self, value: Any) -> bool:
+        """Returns whether a value is an array of the library."""
+
     def dtype_of(self, array: Any) -> np.dtype:
         """Returns numpy's dtype for an array of the library."""
+
+    def store(self) -> Store | None:
+        """Returns a new store of values in the memory.
+
+        None: their host copies go to the spill file.
+        """
 
 
 class Arrival(Protocol):
@@ -185,11 +255,33 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] 
             out = f(*[v.array if type(v) is DeviceArray else array(i, v) for i, v in enumerate(values)])
         except RuntimeError as e:
             raise memory.error_of(e) from e
-        if not values and out is not None:
-            out = memory.placed(out)
+        is_placed = len(host) < len(values)  # else no array shows the kernel where it computes
         if type(out) is tuple or type(out) is list:
+            return tuple([DeviceArray(x if is_placed else memory.placed(x), memory) for x in out])
+        return None if out is None else DeviceArray(out if is_placed else memory.placed(out), memory)
+
+    return call
+
+
+def on_list(f: Callable[[list[Any]], Any], memory: ArrayMemory) -> Callable[[list[Any]], Any]:
+    """Returns a function of a list of values that calls `f` on their arrays.
+
+    Args:
+      f: a function of a list with arrays of the memory and values on the host. Such a list is empty when the function
+        computes, so that it can free values that have no other reader.
+      memory: the memory of its results.
+    """
+
+    def call(values: list[Any]) -> Any:
+        arrays = [v.array if type(v) is DeviceArray else v for v in values]
+        values.clear()
+        try:
+            out = f(arrays)
+        except RuntimeError as e:
+            raise memory.error_of(e).with_traceback(e.__traceback__) from e
+        if type(out) is tuple:
             return tuple([DeviceArray(x, memory) for x in out])
-        return None if out is None else DeviceArray(out, memory)
+        return DeviceArray(out, memory)
 
     return call
 
@@ -213,6 +305,25 @@ def hosted(f: Callable[..., Any], memory: ArrayMemory | None, is_async: bool = F
     return lambda *values: placed(f(*map(to_host, values)))
 
 
+class Elements:
+    """Stands for a namespace in kernels of lists with elements in a memory.
+
+    Such a kernel gets and returns `DeviceArray`s as elements. Its other inputs and outputs are on the host.
+
+    Attributes:
+      memory: the memory.
+    """
+
+    __slots__ = ("memory",)
+
+    def __init__(self, memory: ArrayMemory) -> None:
+        self.memory = memory
+
+    def apply(self, f: Callable[..., Any], *values: Any) -> Any:
+        """Returns `f(xp, *arrays)` as a value in the memory, or several as a tuple."""
+        return on_arrays(lambda *arrays: f(self.memory.namespace, *arrays), self.memory)(*values)
+
+
 def computed(f: Callable[..., Any], *values: Any) -> Any:
     """Returns `f(xp, *arrays)`, computed in the memory of the first value.
 
@@ -222,6 +333,5 @@ def computed(f: Callable[..., Any], *values: Any) -> Any:
     """
     first = values[0]
     if type(first) is DeviceArray:
-        memory = first.memory
-        return on_arrays(lambda *arrays: f(memory.namespace, *arrays), memory)(*values)
+        return Elements(first.memory).apply(f, *values)
     return f(np, *values)

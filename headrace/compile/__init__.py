@@ -12,7 +12,6 @@ its thread does other work in the meantime.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from headrace.recursion import recursion_room
 from headrace.schedule import schedule, text
 from headrace.schedule.program import Section
 from headrace.schedule.regions import Regions
+from headrace.schedule.segments import make_segments
 from headrace.schedule.timers import Timers
 from headrace.targets.native.sections import cut
 from headrace.targets.python import Printer
@@ -261,7 +261,11 @@ def compile_graph(
     """
 
     def make(timers: Timers | None = None) -> Program:
-        cut_timed = cut if timers is None else functools.partial(cut, timers=timers)
-        return schedule(Regions(graph, targets, expand), args, retvals, cut_timed)
+        def divide(program: Program) -> None:
+            cut(program, timers)
+            if timers is None:  # else each operation is timed
+                make_segments(program)
+
+        return schedule(Regions(graph, targets, expand), args, retvals, divide)
 
     return Compiled(make)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.device_arrays import DeviceArray
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
+from headrace.ir.kernel import device_memory
 from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed, place
 from headrace.ir.notes import OfCondition
 from headrace.targets.native.failures import NativeFailure
@@ -119,9 +121,11 @@ def _lines(error: BaseException, file: str, marks: Sequence[Mark]) -> list[tuple
 def _inputs(mark: Mark, frame: FrameType) -> list[Any]:
     """Values of the operation's inputs; None for each that is no longer available."""
     out = []
+    memory = None if mark.op is None else device_memory(mark.op)  # a segment has arrays of this memory
     for text in mark.inputs:
         name = text.removesuffix(".T").removesuffix(".read()")
-        out.append(frame.f_locals.get(name, frame.f_globals.get(name)))
+        found = frame.f_locals.get(name, frame.f_globals.get(name))
+        out.append(found if memory is None or not memory.has(found) else DeviceArray(found, memory))
     return out
 
 

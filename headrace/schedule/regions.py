@@ -24,7 +24,6 @@ from headrace.ir.edit.for_as_while import counting
 from headrace.ir.function import bodies, body, nested, recursive_functions
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
-from headrace.ir.notes import OnDevice
 from headrace.ir.order import is_constant
 from headrace.records import record
 
@@ -217,22 +216,20 @@ def _overlapping(order: list[Operation]) -> list[Operation]:
     """Operations in an order in which work that was begun overlaps with other work.
 
     The order is that of *stages*: between two of them the host waits. So all operations that need no wait run before
-    the first wait, those that need one before the second, and so on. In a stage, the host first enqueues what needs no
-    computation of its own. Of these operations, those on which a beginning depends precede the others. A beginning
-    follows its last input at once, and a wait precedes its first reader.
+    the first wait, those that need one before the second, and so on. In a stage, the operations on which a beginning
+    depends precede the others. A beginning follows its last input at once, and a wait precedes its first reader.
 
     Args:
       order: The operations in topological order.
     """
     if not any(op.opdef.facts.begins or op.opdef.facts.awaits for op in order):
         return order
-    stage: dict[Operation, tuple[int, bool]] = {}  # waits before, and whether the host computes after the last one
+    stage: dict[Operation, int] = {}
     at: dict[Operation, float] = {}
     first_reader: dict[Operation, float] = {}
     for i, op in enumerate(order):
         before = walk.predecessors(op)
-        waits, computes = max((stage[p] for p in before), default=(0, False))
-        stage[op] = (waits + 1, False) if _waits(op) else (waits, computes or _is_of_host(op))
+        stage[op] = max((stage[p] for p in before), default=0) + _waits(op)
         at[op] = max((at[p] for p in before), default=-1.0) + 0.5 if op.opdef.facts.begins else float(i)
         for p in before:
             first_reader[p] = min(first_reader.get(p, math.inf), at[op])
@@ -244,13 +241,6 @@ def _overlapping(order: list[Operation]) -> list[Operation]:
             early.add(op)
             early.update(p for p in walk.predecessors(op) if stage[p] == stage[op])
     return sorted(order, key=lambda op: (stage[op], op not in early, at[op]))
-
-
-def _is_of_host(op: Operation) -> bool:
-    """Whether the host computes an operation while a device could have work."""
-    facts = op.opdef.facts
-    is_idle = facts.forwards is not None or facts.graph_end or op.type == "Const"
-    return not (is_idle or op.opdef.structured or OnDevice in op.notes)
 
 
 def _waits(op: Operation) -> bool:

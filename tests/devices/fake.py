@@ -54,11 +54,17 @@ class Memory:
         found: np.dtype = array.dtype
         return found
 
+    def has(self, value: Any) -> bool:
+        return isinstance(value, (np.ndarray, np.generic))
+
     def placed(self, array: Any) -> Any:
         return array
 
     def error_of(self, error: RuntimeError) -> Exception:
         return error
+
+    def store(self) -> None:
+        return None
 
 
 MEMORY: Final = Memory()

@@ -53,22 +53,26 @@ def growing(x: Any) -> Any:
 # *** copies ***
 
 
-def test_a_fetch_begins_behind_its_producer() -> None:
-    run(lambda x: (hr.sin(x), hr.exp(hr.tanh(hr.cos(x) * x))), costs={"copy": 2.0})
-    assert CUDA.labels() == ["copy", "sin", "copy", "cos", "mul", "tanh", "exp", "copy"]
-    out = next(w for w in CUDA.log if w.stream == "out")
-    assert any(w.stream == "compute" and w.start < out.end and out.start < w.end for w in CUDA.log), "they overlap"
-    assert min(CUDA.waits) == len(CUDA.log), "the host waits when all is enqueued"
-
-
-def test_the_device_has_work_while_the_host_computes() -> None:
-    def build(x: Any) -> Any:
-        with hr.device("/cpu:0"):
-            on_host = hr.exp(x)
-        return on_host + hr.sin(hr.sin(x))
-
-    run(build)
-    assert CUDA.labels() == ["copy", "sin", "sin", "copy", "add", "copy"]
+def test_a_fetch_begins_behind_what_it_depends_on() -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float64, [3])
+        v = hr.Variable(X, name="v")
+        change = v.assign(hr.exp(hr.tanh(hr.cos(x) * x)))
+        loss = hr.sin(x)
+    with hr.Session(graph=g, devices={FAR: 1}) as session:
+        session.run(v.initializer)
+        CUDA.reset()
+        CUDA.costs["copy"] = 2.0
+        got, _ = session.run([loss, change.op], {x: X})
+        out = next(w for w in CUDA.log if w.stream == "out")
+        left = [w.label for w in CUDA.log if not w.end <= out.end]
+        assert CUDA.labels() == ["copy", "sin", "copy", "cos", "mul", "tanh", "exp"]
+        assert left[-2:] == ["tanh", "exp"], "the step ends while the device still computes"
+        CUDA.finish()
+        assert any(w.stream == "compute" and w.start < out.end and out.start < w.end for w in CUDA.log), "they overlap"
+        assert min(CUDA.waits) == len(CUDA.log), "the host waits when all is enqueued"
+        np.testing.assert_array_equal(got, np.sin(X))
+        np.testing.assert_allclose(session.run(v), np.exp(np.tanh(np.cos(X) * X)))
 
 
 def test_what_needs_no_wait_is_enqueued_before_the_first() -> None:

@@ -73,6 +73,13 @@ class TorchMemory:
         """Returns a tensor in this memory with the elements of `array`."""
         return array if self.streams is None else self.streams.to_device(array).arrived()
 
+    def store(self) -> None:
+        """Returns None: the host copies of values go to the spill file."""
+
+    def has(self, value: Any) -> bool:
+        """Returns whether a value is a tensor."""
+        return isinstance(value, torch.Tensor)
+
     def dtype_of(self, array: torch.Tensor) -> np.dtype:
         """Returns numpy's dtype for a tensor."""
         return _NUMPY[array.dtype]

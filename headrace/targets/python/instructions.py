@@ -122,9 +122,7 @@ class InstructionWriter(ListWriter):
         """Writes the call of a kernel."""
         op = instr.op
         inputs = tuple(map(self.text, instr.inputs))
-        if op.opdef.facts.blas:
-            self.uses_blas = True
-            self.is_threaded |= is_threaded(op)
+        self.use_blas(op)
         is_blocking = op.opdef.facts.blocking
         if kernel.form == "pure" and not is_blocking:
             called = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
@@ -148,6 +146,12 @@ class InstructionWriter(ListWriter):
         else:
             names = [self.name_for(v) if v is not None else "_" for v in instr.outputs]
             self.out.line(f"{', '.join(names)} = {call}", op, inputs)
+
+    def use_blas(self, op: Operation) -> None:
+        """Records that the kernel of an operation is called, which may call the BLAS library."""
+        if op.opdef.facts.blas:
+            self.uses_blas = True
+            self.is_threaded |= is_threaded(op)
 
     def _move(self, instr: Compute, form: Form) -> None:
         """Writes an instruction by its form."""
