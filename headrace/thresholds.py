@@ -680,7 +680,8 @@ COPIED_TOGETHER: Final = 32
 COPY_POLL: Final = 0.05
 
 # Sleep between two questions whether a copy of a device is done, as a part of the time waited so far.
-# Unit: ratio. Estimate; unmeasured on CUDA.
+# It was not measured on CUDA.
+# Unit: ratio. Estimate.
 EVENT_SLEEP: Final = 0.1
 
 # Notes of released values after which their memory is returned to the account.

@@ -69,6 +69,10 @@ class StepContext(Protocol):
         """Frame and iteration of the node that fires, as text; "" in the root frame."""
         ...
 
+    def look(self, doing: str = "") -> None:
+        """Raises if the step was cancelled or is past its deadline, while `doing` something."""
+        ...
+
 
 class KernelContext:
     """Context from which a stateful or asynchronous kernel is created, for each node and step.

@@ -10,8 +10,11 @@ levels of all instructions that it waits for, and of those before it unless it i
 segment, and run before the other instructions of this level. So segments form no cycle, and effects keep their order.
 Control edges count as well, so that no effect precedes an error for which it must wait.
 
-If the host has to wait for queued work of the device, a copy to the host should not wait for more than it needs. Calls
-on which no copy depends then have levels of their own, behind those of the copies.
+If the memory of the device is far, a copy to the host should not wait for more than it needs. So the calls of a level
+also have the same *rank*. For each copy that the host awaits before it enqueues other calls, or in the next iteration,
+the calls that it depends on have a rank, in the order of the copies. The calls of all other copies have the next rank,
+and calls on which no copy depends the last one. A wait for a copy has at least the levels of all calls before it, so
+that the host enqueues these first.
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ def _memory(instr: Instr) -> ArrayMemory | None:
 def _divide(block: Block, memories: Mapping[Instr, ArrayMemory]) -> None:
     """Replaces the calls of each level by a segment."""
     memory = next(iter(memories.values()))
-    levels = _levels(block, memories, None if memory.is_near else _before_copies(block.instrs))
+    levels = _levels(block, memories, {} if memory.is_near else _ranks(block, memories))
     calls: dict[int, list[Instr]] = defaultdict(list)
     others: dict[int, list[Instr]] = defaultdict(list)
     for instr in block.instrs:
@@ -97,32 +100,42 @@ def _divide(block: Block, memories: Mapping[Instr, ArrayMemory]) -> None:
     block.instrs[:] = out
 
 
-def _before_copies(instrs: Sequence[Instr]) -> set[Instr]:
-    """The instructions on which a copy to the host depends."""
-    wanted: set[Value] = set()
-    found: set[Instr] = set()
-    for instr in reversed(instrs):
-        if instr.op.type == "_ToHost" or not wanted.isdisjoint(instr.made):
-            found.add(instr)
-            wanted.update(instr.reads)
-    return found
+def _ranks(block: Block, calls: Collection[Instr]) -> dict[Instr, int]:
+    """The rank of each instruction, if the memory of the device is far."""
+    awaited = set(block.results)
+    is_followed = False
+    for instr in reversed(block.instrs):
+        is_followed |= instr in calls
+        if instr.op.opdef.facts.awaits and is_followed:
+            awaited.update(instr.inputs)
+    begun = [instr for instr in block.instrs if instr.op.type == "_BeginToHost"]
+    urgent = [instr for instr in begun if not awaited.isdisjoint(instr.made)]
+    ranks = {**dict.fromkeys(begun, len(urgent)), **{instr: i for i, instr in enumerate(urgent)}}
+    of_readers: dict[Value, int] = {}
+    for instr in reversed(block.instrs):
+        rank = min((of_readers[v] for v in instr.made if v in of_readers), default=len(urgent) + 1)
+        ranks[instr] = rank = min(rank, ranks.get(instr, rank))
+        for v in instr.reads:
+            of_readers[v] = min(rank, of_readers.get(v, rank))
+    return ranks
 
 
-def _levels(block: Block, calls: Collection[Instr], needed: Collection[Instr] | None) -> dict[Instr, int]:
+def _levels(block: Block, calls: Collection[Instr], ranks: Mapping[Instr, int]) -> dict[Instr, int]:
     """The level of each instruction.
 
     Args:
       block: The block.
       calls: Its calls of the device.
-      needed: The instructions on which copies to the host depend, if these wait for queued work. Their levels are even,
-        and those of the other calls odd.
+      ranks: The ranks of the instructions; none if the memory of the device is near.
     """
     graph = block.region.graph
     waits = _Waits(block.instrs)
     has_edges = any(op.control_inputs for op in graph.operations)
     made: dict[Value, _Levels] = {}
     levels: dict[Instr, int] = {}
+    count = max(ranks.values(), default=0) + 1
     last = _NONE  # of the instructions that keep their order
+    enqueued = _NONE  # of the calls so far
     inlined = _NONE  # of the calls of inlined functions, whose control edges are those of the functions' calls
     for instr in block.instrs:
         is_inlined = instr.op.graph is not graph
@@ -132,13 +145,16 @@ def _levels(block: Block, calls: Collection[Instr], needed: Collection[Instr] | 
         of_calls, of_others = _greatest(before)
         if instr in calls:
             level = max(of_calls, of_others + 1, last + 1 if is_inlined else 0)
-            if needed is not None:
-                level += level % 2 != (instr not in needed)
+            if ranks:
+                level += (ranks[instr] - level) % count
             if is_inlined:
                 inlined = max(inlined, level)
+            enqueued = max(enqueued, level)
             mine = level, _NONE
         else:
             level = max(of_calls, of_others)
+            if instr.op.opdef.facts.awaits:
+                level = max(level, enqueued)
             if not _may_move(instr):
                 last = level = max(level, last, inlined)
             mine = _NONE, level
