@@ -789,6 +789,16 @@ FILE_THREADS: Final = 8
 # Unit: bytes. Estimate.
 UNPACKED_BYTES: Final = 1 << 20
 
+# *** Devices of other array libraries: devices ***
+
+# Calls of a segment with one form up to its capture as a CUDA graph, graphs of a segment, forms that it counts, and the
+# size of a value on the host that is part of a form.
+# Unit: calls; graphs; forms; bytes. Estimate.
+GRAPH_CALLS: Final = 3
+GRAPHS: Final = 8
+GRAPH_FORMS: Final = 64
+GRAPH_HOST_BYTES: Final = 256
+
 # *** Sessions, statistics, files, training ***
 
 # Size of a fed array from which a step that keeps nothing reads it in place. A copy of a smaller one takes little time.

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
-from headrace import dtypes
+from headrace import dtypes, flags
 from headrace.device_arrays import DeviceArray
+from headrace.devices.torch.graphs import Graphs, Replayed
 from headrace.devices.torch.tensors import array_of, tensor_of
 from headrace.errors import HeadraceError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.devices import LocalDevice, device_types
@@ -40,6 +41,7 @@ class TorchMemory:
     Args:
       type: the type of the device.
       index: its number.
+      graphs: the pool of its CUDA graphs; None: it has none.
 
     Attributes:
       name: the name.
@@ -47,10 +49,11 @@ class TorchMemory:
       is_near: whether it is the memory of the processor.
     """
 
-    def __init__(self, type: str, index: int) -> None:
+    def __init__(self, type: str, index: int, graphs: Graphs | None = None) -> None:
         self.name = f"{type}:{index}"
         self.place = torch.device("cpu" if type == TORCH else f"cuda:{index}")
         self.is_near = self.place.type == "cpu"
+        self._graphs = graphs
 
     @property
     def namespace(self) -> Any:
@@ -68,6 +71,12 @@ class TorchMemory:
     def placed(self, array: torch.Tensor) -> torch.Tensor:
         """Returns a tensor in this memory with the elements of `array`."""
         return array.to(self.place)
+
+    def captured(self, f: Callable[[list[Any]], Any], name: str, kernels: int) -> Callable[[list[Any]], Any]:
+        """Returns a function of tensors that replays CUDA graphs, or the function."""
+        if self._graphs is None or flags.CUDA_GRAPHS.value == "off":
+            return f
+        return Replayed(f, self._graphs, name, kernels)
 
     def has(self, value: Any) -> bool:
         """Returns whether a value is a tensor."""
@@ -94,7 +103,7 @@ class TorchMemory:
 @functools.cache
 def memory(type: str, index: int) -> TorchMemory:
     """Returns the memory of a device in this process."""
-    return TorchMemory(type, index)
+    return TorchMemory(type, index, None if type == TORCH else Graphs(torch.cuda, torch.device("cuda", index)))
 
 
 class TorchDevice(LocalDevice):
