@@ -5,15 +5,79 @@ The parts of the runtime that keep or describe values read the *value protocol*,
 (numpy's), `shape`, `ndim`, `size` and `nbytes`. A `DeviceArray` has `memory` and `to_host()` as well, and refuses
 everything that would read its elements implicitly. `to_host(value)`, which returns its *host copy*, and
 `is_host(value)` serve values of both kinds.
+
+Copies of a memory that is *far*, such as that of a GPU, overlap with computing: they are begun early and end late. So
+`ArrayMemory.put` returns a value before its elements have arrived, and the first read of `DeviceArray.array` lets the
+device wait for them. `ArrayMemory.begin_get` begins a copy to the host, and `to_host` waits for it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
+
+
+class StoredLayout(Protocol):
+    """Layout of a value in a store.
+
+    Attributes:
+      span: the bytes that the value takes there.
+    """
+
+    @property
+    def span(self) -> int: ...
+
+
+class Store(Protocol):
+    """Place of values for which a memory has no room; `resources.memory` moves them.
+
+    Any thread may call the methods; a caller of `reserve` and `free` holds a lock. The methods raise OSError if the
+    place is full or fails.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+
+    @property
+    def remedy(self) -> str:
+        """The way to give it more room, in messages."""
+
+    @property
+    def used(self) -> int:
+        """The bytes in slots that are not free."""
+
+    def layout_of(self, value: Any) -> Any:
+        """Returns the `StoredLayout` of a value; None if the value cannot be stored."""
+
+    def reserve(self, n: int) -> Any:
+        """Returns a slot for `n` bytes."""
+
+    def free(self, slot: Any) -> None:
+        """Frees a slot."""
+
+    def write(self, pieces: Sequence[tuple[Any, Any, Any]]) -> None:
+        """Copies values into slots, given (slot, layout, value) of each, and waits for the copies."""
+
+    def buffer(self, layout: Any) -> Any:
+        """Returns new memory of the device for a value."""
+
+    def read(self, pieces: Sequence[tuple[Any, Any]]) -> Callable[[], object] | None:
+        """Copies slots into buffers, given (slot, buffer) of each.
+
+        Returns:
+          None if the copies are made; else a function that lets the work wait for them that the calling thread enqueues
+          on the device from then on. It is called before such a buffer is used or deleted.
+        """
+
+    def value(self, layout: Any, buffer: Any) -> Any:
+        """Returns the value in a buffer."""
+
+    def close(self) -> None:
+        """Loses the contents. Further calls have no effect."""
 
 
 class ArrayMemory(Protocol):
@@ -21,7 +85,8 @@ class ArrayMemory(Protocol):
 
     Attributes:
       name: its name, such as "TORCH:0".
-      is_near: whether the host reads a number in it without a wait for queued work.
+      is_near: whether the host reads a number in it without a wait for queued work. Then host copies share its bytes.
+        A memory that is not near is far.
     """
 
     name: str
@@ -34,11 +99,22 @@ class ArrayMemory(Protocol):
     def put(self, value: Any) -> Any:
         """Copies an array or scalar of numpy into the memory.
 
-        A value whose dtype is not supported is returned as it is.
+        A value whose dtype is not supported is returned as it is. The elements may arrive later.
         """
 
-    def get(self, value: DeviceArray) -> Any:
-        """Copies a value in the memory to an array of numpy."""
+    def begin_get(self, value: DeviceArray) -> None:
+        """Begins the copy of a value to the host, which `get` ends.
+
+        A near memory does nothing.
+        """
+
+    def get(self, value: DeviceArray, look: Callable[[], object] | None = None) -> Any:
+        """Copies a value in the memory to an array of numpy.
+
+        Args:
+          value: the value.
+          look: raises if a wait for the copy must end; None: its limit alone ends it.
+        """
 
     def error_of(self, error: RuntimeError) -> Exception:
         """Returns the error of the runtime for one of the library."""
@@ -61,6 +137,19 @@ class ArrayMemory(Protocol):
     def dtype_of(self, array: Any) -> np.dtype:
         """Returns numpy's dtype for an array of the library."""
 
+    def store(self) -> Store | None:
+        """Returns a new store of values in the memory.
+
+        None: their host copies go to the spill file.
+        """
+
+
+class Arrival(Protocol):
+    """A copy to a far memory that was begun."""
+
+    def arrived(self) -> Any:
+        """Returns the array of the device, for kernels that are called from now on."""
+
 
 class DeviceArray:
     """An array in the memory of a device.
@@ -70,16 +159,40 @@ class DeviceArray:
       memory: the memory.
 
     Attributes:
-      array: the array of the device's library.
+      array: the array of the device's library. The first read lets the device wait for a copy that was begun.
       memory: the memory.
+      arrival: the copy to the memory that was begun; None if the value was made there.
+      departure: the copy to the host that was begun and not read; None if there is none.
     """
 
-    __slots__ = ("array", "memory")
+    __slots__ = ("array", "arrival", "departure", "memory")
+    array: Any
+    arrival: Arrival | None
+    departure: Any
     __array_ufunc__ = None  # numpy's operators raise TypeError
 
     def __init__(self, array: Any, memory: ArrayMemory) -> None:
         self.array = array
         self.memory = memory
+
+    @staticmethod
+    def arriving(arrival: Arrival, memory: ArrayMemory) -> DeviceArray:
+        """Returns the value of a copy to the memory that was begun."""
+        out = DeviceArray.__new__(DeviceArray)
+        out.arrival, out.memory = arrival, memory
+        return out
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns an attribute that is not set.
+
+        So a value without copies costs nothing more.
+        """
+        if name == "arrival" or name == "departure":
+            return None
+        if name == "array" and self.arrival is not None:
+            self.array = self.arrival.arrived()
+            return self.array
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def dtype(self) -> np.dtype:
@@ -106,9 +219,13 @@ class DeviceArray:
         """The bytes of the elements."""
         return self.size * self.dtype.itemsize
 
-    def to_host(self) -> Any:
-        """Returns the elements as an array of numpy, which must not be written to."""
-        return self.memory.get(self)
+    def to_host(self, look: Callable[[], object] | None = None) -> Any:
+        """Returns the elements as an array of numpy, which must not be written to.
+
+        Args:
+          look: see `ArrayMemory.get`.
+        """
+        return self.memory.get(self, look)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"{self!r} is in the memory of its device; `to_host` copies it to an array of numpy")
@@ -147,11 +264,10 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] 
             out = f(*[v.array if type(v) is DeviceArray else array(i, v) for i, v in enumerate(values)])
         except RuntimeError as e:
             raise memory.error_of(e) from e
-        if not values and out is not None:
-            out = memory.placed(out)
+        is_placed = len(host) < len(values)  # else no array shows the kernel where it computes
         if type(out) is tuple or type(out) is list:
-            return tuple([DeviceArray(x, memory) for x in out])
-        return None if out is None else DeviceArray(out, memory)
+            return tuple([DeviceArray(x if is_placed else memory.placed(x), memory) for x in out])
+        return None if out is None else DeviceArray(out if is_placed else memory.placed(out), memory)
 
     return call
 
@@ -201,6 +317,25 @@ def hosted(f: Callable[..., Any], memory: ArrayMemory | None, is_async: bool = F
     return lambda *values: placed(f(*map(to_host, values)))
 
 
+class Elements:
+    """Stands for a namespace in kernels of lists with elements in a memory.
+
+    Such a kernel gets and returns `DeviceArray`s as elements. Its other inputs and outputs are on the host.
+
+    Attributes:
+      memory: the memory.
+    """
+
+    __slots__ = ("memory",)
+
+    def __init__(self, memory: ArrayMemory) -> None:
+        self.memory = memory
+
+    def apply(self, f: Callable[..., Any], *values: Any) -> Any:
+        """Returns `f(xp, *arrays)` as a value in the memory, or several as a tuple."""
+        return on_arrays(lambda *arrays: f(self.memory.namespace, *arrays), self.memory)(*values)
+
+
 def computed(f: Callable[..., Any], *values: Any) -> Any:
     """Returns `f(xp, *arrays)`, computed in the memory of the first value.
 
@@ -210,6 +345,5 @@ def computed(f: Callable[..., Any], *values: Any) -> Any:
     """
     first = values[0]
     if type(first) is DeviceArray:
-        memory = first.memory
-        return on_arrays(lambda *arrays: f(memory.namespace, *arrays), memory)(*values)
+        return Elements(first.memory).apply(f, *values)
     return f(np, *values)

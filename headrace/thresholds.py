@@ -334,6 +334,10 @@ LOOK_INTERVAL: Final = 0.02
 # Unit: elements. Bound (tests/schedule/test_growing_lists.py).
 UNCHECKED_GROWTH: Final = 1024
 
+# Calls of a device's kernels that become one function of its arrays; one call alone would not be faster.
+# Unit: calls. Estimate.
+SEGMENT_CALLS: Final = 2
+
 # *** Native code: targets/native ***
 
 # Bytes of the caller's stack that calls of native functions may use before they continue in another thread, and the
@@ -678,6 +682,10 @@ COPIED_TOGETHER: Final = 32
 # Interval at which a step that waits for such a copy looks at cancellation.
 # Unit: seconds. Estimate (tests/resources/test_memory.py).
 COPY_POLL: Final = 0.05
+
+# Sleep between two questions whether a copy of a device is done, as a part of the time waited so far.
+# Unit: ratio. Estimate; unmeasured on CUDA.
+EVENT_SLEEP: Final = 0.1
 
 # Notes of released values after which their memory is returned to the account.
 # Unit: notes. Estimate (tests/resources/test_memory.py).

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from headrace.device_arrays import hosted, on_arrays
+from headrace.device_arrays import Elements, hosted, on_arrays
 from headrace.dtypes import resource
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.device import DeviceSpec
@@ -37,7 +37,7 @@ from headrace.registry import DuplicateError, line_of_caller
 if TYPE_CHECKING:
     from headrace.device_arrays import ArrayMemory
     from headrace.dtypes import DType
-    from headrace.ir.graph import Operation
+    from headrace.ir.graph import Operation, Tensor
     from headrace.ir.notes import Note, Notes
     from headrace.ir.opdef import KernelFactory, OpDef
 
@@ -379,13 +379,25 @@ def device_memory(op: Operation) -> ArrayMemory | None:
     return None if there is None else memory_of(DeviceSpec.from_string(there.device))
 
 
+def residence(t: Tensor) -> ArrayMemory | None:
+    """Returns the memory of a value or of the elements of a list, or None."""
+    there = t.op.notes.get(OnDevice)
+    return device_memory(t.op) if there is not None and t.index in there.outputs else None
+
+
+def with_elements_in(kernel: Kernel, memory: ArrayMemory) -> Kernel:
+    """Returns a kernel of an operation on lists, for elements in a memory."""
+    if kernel.form != "pure":
+        return kernel
+    return Kernel("pure", lambda xp, attrs: kernel.factory(Elements(memory), attrs))
+
+
 def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
-    """Returns the positions of inputs that kernels read on the host: axes, sizes (`Facts.total`)."""
-    names = record.facts.total
-    if not names:
+    """Returns the positions of the inputs that devices take from the host (`op(host=)`): axes, sizes."""
+    if not record.host:
         return frozenset()
     spans = record.spans(attrs)
-    return frozenset(i for name in names for i in range(spans[name].start, spans[name].stop))
+    return frozenset(i for name in record.host for i in range(spans[name].start, spans[name].stop))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:

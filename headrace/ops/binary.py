@@ -629,6 +629,7 @@ op(
     shape=_two_vectors,
     kernel=_broadcast_gradient_args,
     xp=True,
+    host=("s0", "s1"),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
     oracle=_stretched_oracle,

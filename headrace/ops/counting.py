@@ -513,9 +513,9 @@ def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if nbins.ndim:
             raise InvalidArgumentError(f"nbins should be a scalar, got the shape {shapes.show(nbins.shape)}")
         n = int(nbins)
-        low, high = value_range[0], value_range[1]
+        low, high = map(float if is_float else int, (value_range[0], value_range[1]))
         if not low < high:
-            ends = ", ".join(str(attrs["T"].numpy.type(float(x))) for x in (low, high))
+            ends = ", ".join(str(attrs["T"].numpy.type(x)) for x in (low, high))
             raise InvalidArgumentError(
                 f"value_range should satisfy value_range[0] < value_range[1], but got '[{ends}]'"
             )
@@ -524,10 +524,10 @@ def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         check_size((n,), dtype)
         if is_float and bool(xp.any(xp.isnan(values))):
             raise InvalidArgumentError("Histogram values must not contain NaN")
-        step = (float(high) - float(low)) / n
+        step = (high - low) / n
         # clipping first avoids overflow; a value at the upper end is in the last interval, also where ∞/∞ makes it NaN
         clipped = xp.clip(xp.reshape(values, (-1,)), low, high)
-        return histogram((to_float64(clipped) - float(low)) / step, n)
+        return histogram((to_float64(clipped) - low) / step, n)
 
     return kernel
 
@@ -574,6 +574,7 @@ op(
     shape=_histogram_shape,
     kernel=_histogram_kernel,
     xp=True,
+    host=("value_range", "nbins"),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(10)),
     oracle=_histogram_model,

@@ -476,6 +476,7 @@ for _type, _types, _kernel, _grad, _jvp, _oracle, _doc in (
             shape=_unsorted_shape,
             kernel=_with_sorted_ids(_kernel) if _sorted else _kernel,
             xp=True,
+            host=("num_segments",),
             grad=_grad,
             jvp=_jvp, batch=rows_in_step(0) if _sorted else unsorted_segments,
             form=segment_sum if _name == "UnsortedSegmentSum" else None,

@@ -10,15 +10,18 @@ function in which a kernel of the device is a call like any other. `join` prepar
 * A loop variable resides on the device if its next value is computed there, and an output of a conditional if a branch
   computes it there. Predicates, and small integers such as counters, axes and shapes, reside on the host, because
   kernels read them there. A copy would make the host wait for the device.
-* Strings, handles and lists are Python objects on the host. So a list has values of the host alone.
+* Strings and handles are Python objects on the host.
+* The residence of a list is that of its elements. Lists that share elements are a family with one residence
+  (`list_families`). It is the device if an element that is put into one of the lists is computed there, or if only
+  operations on the device read the elements.
 
-The fixpoint of the residence of loop variables starts from the host. It can only move variables to the device, so that
-it ends.
+The fixpoint of the residence of loop variables and lists starts from the host. It can only move variables and lists to
+the device, so that it ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes, shapes, thresholds
@@ -29,6 +32,7 @@ from headrace.ir.graph import FuncGraph
 from headrace.ir.kernel import CPU, find_kernel, host_inputs
 from headrace.ir.notes import OnDevice
 from headrace.ir.order import is_constant
+from headrace.partition.list_families import ListFamilies, element_inputs, element_outputs, is_list
 
 if TYPE_CHECKING:
     from headrace.ir.device import DeviceSpec
@@ -51,7 +55,7 @@ def join(graph: Graph, where: Mapping[Operation, str], device: DeviceSpec) -> bo
     joined = _Join(where, device)
     if not joined.suits(graph):
         return False
-    joined.flow(graph, [])
+    joined.settle(graph)
     joined.insert(graph)
     return True
 
@@ -61,7 +65,8 @@ class _Join:
         self._device = device
         self._name = str(device)
         self._where = where
-        self._on_device: set[Tensor] = set()
+        self._on_device: set[Tensor] = set()  # apart from lists
+        self._lists: ListFamilies
         self._copies: dict[Tensor, Tensor] = {}
 
     def suits(self, graph: Graph) -> bool:
@@ -75,7 +80,7 @@ class _Join:
     def computes(self, op: Operation) -> bool:
         """Whether the device computes an operation that owns no graph."""
         if op.opdef.facts.forwards is not None and op.opdef.is_pure:  # no kernel is called
-            return op.inputs[0] in self._on_device
+            return self._is_there(op.inputs[0])
         if self._where.get(op) != self._name or op.type in ("_Arg", "_Retval") or _is_constant(op):
             return False
         tensors = (*op.inputs, *op.outputs)
@@ -86,6 +91,18 @@ class _Join:
         return find_kernel(op, self._device.type or CPU) is not None
 
     # *** residence ***
+
+    def settle(self, graph: Graph) -> None:
+        """Determines the residence of the tensors of a step."""
+        self._lists = lists = ListFamilies(graph)
+        moved = -1
+        while moved != lists.moved:
+            moved = lists.moved
+            self.flow(graph, [])
+            if moved == lists.moved:
+                for t, elements in lists.read:
+                    if self._are_read_there(elements):
+                        lists.move(t)
 
     def flow(self, graph: Graph, params: Sequence[bool]) -> list[bool]:
         """Determines the residence of the tensors of a graph.
@@ -111,9 +128,14 @@ class _Join:
             elif op.type == "_Arg":
                 continue
             else:
+                if any(self._is_there(op.inputs[i]) for i in element_inputs(op)):
+                    self._lists.move(op.outputs[0])
+                elements = self._elements(op)
                 is_there = self.computes(op)
                 of_refs = is_there or any(t.dtype.is_ref and self._is_there(t) for t in op.inputs)
-                found = [of_refs if t.dtype.is_ref else is_there and _may_reside(t) for t in op.outputs]
+                found = [
+                    of_refs if t.dtype.is_ref else (is_there or t in elements) and _may_reside(t) for t in op.outputs
+                ]
             for t, is_there in zip(op.outputs, found, strict=True):
                 self._settle(t, is_there)
         return [self._is_there(t) for t in graph.results] if isinstance(graph, FuncGraph) else []
@@ -152,15 +174,31 @@ class _Join:
         elif facts.forwards == k and op.opdef.is_pure:
             params = [op.outputs[0]]
         else:
+            if k in element_inputs(op):
+                return {self._is_there(op.outputs[0])}
             there = self.computes(op)
             return set() if facts.shape_only and not there else {there and k not in host_inputs(op.opdef, op.attrs)}
+        return self._readers_of(params)
+
+    def _readers_of(self, tensors: Sequence[Tensor]) -> set[bool]:
+        """Whether the device reads a tensor, for each reader of some tensors."""
         found: set[bool] = set()
-        for t in params:
+        for t in tensors:
             for reader in t.op.graph.operations:
                 for i, read in enumerate(reader.inputs):
                     if read is t:
                         found |= self._readers(reader, i)
         return found
+
+    def _are_read_there(self, elements: Sequence[Tensor]) -> bool:
+        """Whether only the device reads the elements of a list."""
+        results = {t for x in elements if isinstance(x.op.graph, FuncGraph) for t in x.op.graph.results}
+        return results.isdisjoint(elements) and self._readers_of(elements) == {True}
+
+    def _elements(self, op: Operation) -> Sequence[Tensor]:
+        """The outputs of an operation that are elements of a list on the device."""
+        at = element_outputs(op)
+        return [op.outputs[i] for i in at] if at and self._is_there(op.inputs[0]) else ()
 
     def _settle(self, t: Tensor, is_there: bool) -> None:
         if is_there:
@@ -169,7 +207,7 @@ class _Join:
             self._on_device.discard(t)
 
     def _is_there(self, t: Tensor) -> bool:
-        return t in self._on_device
+        return self._lists.is_there(t) if is_list(t) else t in self._on_device
 
     # *** copies ***
 
@@ -185,12 +223,19 @@ class _Join:
             elif op.type != "_Arg" and (op.opdef.facts.forwards is None or not op.opdef.is_pure):
                 is_there = self.computes(op)
                 if is_there or not op.opdef.facts.shape_only:
-                    host = host_inputs(op.opdef, op.attrs) or _numbers(op)
-                    self._give(edit, op, lambda i, there=is_there, host=host: there and i not in host)  # type: ignore[misc]
+                    self._give(edit, op, self._wanted(op, is_there).__contains__)
                 edit.set_device(op, self._name if is_there else "")
             elif op.type != "_Arg" and len(op.inputs) > 1:  # only its first input is forwarded
                 self._give(edit, op, lambda i, first=op.inputs[0]: self._is_there(first))  # type: ignore[misc]
             self._note(edit, op, is_there)
+
+    def _wanted(self, op: Operation, is_there: bool) -> Collection[int]:
+        """The positions of the inputs that an operation takes from the device."""
+        if is_there:
+            host = host_inputs(op.opdef, op.attrs) or _numbers(op)
+            return frozenset(range(len(op.inputs))) - host
+        elements = element_inputs(op)
+        return elements if elements and self._is_there(op.outputs[0]) else ()
 
     def _insert_into_structure(self, op: Operation, edit: Editor) -> None:
         for g in owned(op):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import dtypes, shapes, thresholds
+from headrace.device_arrays import computed
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.resources import values
 from headrace.resources.element_shapes import check_rows, check_vector, if_full, merge, pieces, show
@@ -685,4 +686,8 @@ def _add(a: Any, b: Any) -> Any:
             f"Trying to add list elements of different shapes: {shapes.show(shape_of(a))} and "
             f"{shapes.show(shape_of(b))}"
         )
+    return computed(_sum, a, b)
+
+
+def _sum(xp: Any, a: Any, b: Any) -> Any:
     return a + b

@@ -250,25 +250,26 @@ class CountedVariable(Variable):
       name: The name, for messages.
       dtype: The dtype of its value.
       shape: Its declared static shape.
-      memory: The memory of the device.
+      account: The account of the device; None: the device has no limit, and nothing is counted.
     """
 
-    __slots__ = ("_counted", "_memory")
+    __slots__ = ("_account", "_counted")
 
-    def __init__(self, name: str, dtype: DType, shape: Shape, memory: Memory) -> None:
+    def __init__(self, name: str, dtype: DType, shape: Shape, account: Memory | None) -> None:
         super().__init__(name, dtype, shape)
-        self._memory = memory
+        self._account = account
         self._counted = 0
 
     def _hold(self, value: Value | None) -> None:
-        n = 0 if value is None else nbytes_of(value)
-        if n != self._counted:
-            self._memory.change(f"variable '{self.name}'", self._counted, n)
-            self._counted = n
+        if self._account is not None:
+            n = 0 if value is None else nbytes_of(value)
+            if n != self._counted:
+                self._account.change(f"variable '{self.name}'", self._counted, n)
+                self._counted = n
         super()._hold(value)
 
 
-class DeviceVariable(Variable):
+class DeviceVariable(CountedVariable):
     """Variable whose value is in the memory of a device.
 
     `change` copies the value to the host and back.
@@ -278,12 +279,15 @@ class DeviceVariable(Variable):
       dtype: The dtype of its value.
       shape: Its declared static shape.
       memory: The memory of the device.
+      account: The account of the device; None: the device has no limit, and nothing is counted.
     """
 
     __slots__ = ("_memory",)
 
-    def __init__(self, name: str, dtype: DType, shape: Shape, memory: ArrayMemory) -> None:
-        super().__init__(name, dtype, shape)
+    def __init__(
+        self, name: str, dtype: DType, shape: Shape, memory: ArrayMemory, account: Memory | None = None
+    ) -> None:
+        super().__init__(name, dtype, shape, account)
         self._memory = memory
 
     def _take(self) -> tuple[np.ndarray, bool]:

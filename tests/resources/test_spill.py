@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from headrace import flags
 from headrace.resources.spill import PAGE, Layout, SpillFile
 
 _ROWS = np.arange(60_000, dtype=np.float64).reshape(100, 600)
@@ -82,10 +83,11 @@ def test_a_file_that_is_not_used_begins_anew() -> None:
 
 
 def test_the_file_has_no_name(tmp_path: os.PathLike[str]) -> None:
-    file = SpillFile(os.fspath(tmp_path))
+    file = SpillFile()
     layout = Layout.of(_ROWS)
     assert layout is not None
-    file.write([(file.reserve(layout.span), layout, _ROWS)])
+    with flags.override(SPILL_FOLDER=os.fspath(tmp_path)):
+        file.write([(file.reserve(layout.span), layout, _ROWS)])
     assert os.listdir(tmp_path) == []
 
 

@@ -11,6 +11,7 @@ import torch
 from headrace import dtypes, flags
 from headrace.device_arrays import DeviceArray
 from headrace.devices.torch.graphs import Graphs, Replayed
+from headrace.devices.torch.streams import Streams
 from headrace.devices.torch.tensors import array_of, tensor_of
 from headrace.errors import HeadraceError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.devices import LocalDevice, device_types
@@ -41,18 +42,21 @@ class TorchMemory:
     Args:
       type: the type of the device.
       index: its number.
+      streams: the streams of a CUDA device; None: it is the memory of the processor.
       graphs: the pool of its CUDA graphs; None: it has none.
 
     Attributes:
       name: the name.
       place: PyTorch's device.
+      streams: the streams of a CUDA device; None for the memory of the processor.
       is_near: whether it is the memory of the processor.
     """
 
-    def __init__(self, type: str, index: int, graphs: Graphs | None = None) -> None:
+    def __init__(self, type: str, index: int, streams: Streams | None = None, graphs: Graphs | None = None) -> None:
         self.name = f"{type}:{index}"
-        self.place = torch.device("cpu" if type == TORCH else f"cuda:{index}")
-        self.is_near = self.place.type == "cpu"
+        self.place = torch.device("cpu") if streams is None else streams.place
+        self.streams = streams
+        self.is_near = streams is None
         self._graphs = graphs
 
     @property
@@ -70,7 +74,10 @@ class TorchMemory:
 
     def placed(self, array: torch.Tensor) -> torch.Tensor:
         """Returns a tensor in this memory with the elements of `array`."""
-        return array.to(self.place)
+        return array if self.streams is None else self.streams.to_device(array).arrived()
+
+    def store(self) -> None:
+        """Returns None: the host copies of values go to the spill file."""
 
     def captured(self, f: Callable[[list[Any]], Any], name: str, kernels: int) -> Callable[[list[Any]], Any]:
         """Returns a function of tensors that replays CUDA graphs, or the function."""
@@ -91,19 +98,43 @@ class TorchMemory:
         if getattr(value, "dtype", None) not in _KEPT:
             return value
         found = tensor_of(value)
-        return DeviceArray(found if self.place.type == "cpu" else found.to(self.place), self)
+        if self.streams is None:
+            return DeviceArray(found, self)
+        try:
+            return DeviceArray.arriving(self.streams.to_device(found), self)
+        except RuntimeError as e:
+            raise self.error_of(e) from e
 
-    def get(self, value: DeviceArray) -> Any:
-        """Returns the elements of a value in this memory as an array of numpy."""
+    def begin_get(self, value: DeviceArray) -> None:
+        """Begins the copy of a value to the host, if this memory is far."""
+        if self.streams is not None and value.departure is None:
+            value.departure = self.streams.to_host(value.array)
+
+    def get(self, value: DeviceArray, look: Callable[[], object] | None = None) -> Any:
+        """Returns the elements of a value in this memory as an array of numpy.
+
+        Pinned memory is for the copy alone: the array has other memory, because pages that are pinned for long cannot
+        serve other processes.
+        """
         if value.memory is not self:
             raise InvalidArgumentError(f"{value!r} is not in the memory of {self.name}")
-        return array_of(value.array)
+        if self.streams is None:
+            return array_of(value.array)
+        departure = value.departure or self.streams.to_host(value.array)
+        value.departure = None
+        try:
+            return array_of(departure.wait(look)).copy()
+        except RuntimeError as e:
+            raise self.error_of(e) from e
 
 
 @functools.cache
 def memory(type: str, index: int) -> TorchMemory:
     """Returns the memory of a device in this process."""
-    return TorchMemory(type, index, None if type == TORCH else Graphs(torch.cuda, torch.device("cuda", index)))
+    if type == TORCH:
+        return TorchMemory(type, index)
+    place = torch.device("cuda", index)
+    return TorchMemory(type, index, Streams(torch.cuda, place), Graphs(torch.cuda, place))
 
 
 class TorchDevice(LocalDevice):

@@ -306,6 +306,7 @@ for _version, _read, _inputs, _attrs, _extra, _grad in (
         shape=_shape,
         kernel=_factory(_read),
         xp=True,
+        host=("num_bits",) if _version == "V3" else (),
         grad=_grad,
         facts=_COST,
         oracle=_oracle,

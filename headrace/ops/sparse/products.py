@@ -162,6 +162,7 @@ op(
     shape=_matmul_shape,
     kernel=_matmul_kernel,
     xp=True,
+    host=("a_shape",),
     grad=_matmul_grad,
     facts=Facts(dynamic_shape=True, cost=lambda ins, outs: _flops(ins)),
     oracle=_matmul_model,
