@@ -239,7 +239,7 @@ def test_a_list_is_empty_while_a_segment_computes() -> None:
         assert given == []
         return arrays[0] * arrays[1], arrays[0]
 
-    first, second = on_list(f, MEMORY)(given)
+    first, second = on_list(f, MEMORY, "f", 1)(given)
     assert type(first) is type(second) is DeviceArray
     np.testing.assert_array_equal(first.array, X * 3)
 
