@@ -32,7 +32,7 @@ BUDGETS: Final = {
     "grad": 2800,
     "inspect": 1800,
     "interchange": 1180,  # files of SavedModels stay inside of their folders
-    "ir": 7350,  # namespaces of devices
+    "ir": 7400,  # namespaces of devices
     "jit": 1400,
     "lower": 1200,
     "master_service": 850,
