@@ -60,7 +60,7 @@ def test_values_leave_and_come_back(stream: ThreadPoolExecutor) -> None:
     sums = [use.pop(saved).array.sum() for _ in range(40)]  # enqueued, so the host does not wait for the copies
     for k, total in enumerate(reversed(sums)):
         assert total.item() == k * N / 8
-    gc.collect()
+    stream.submit(gc.collect).result(timeout=60)  # after the copies of the stream
     assert (use.memory.held, use.memory.spilled) == (0, 0)
     assert use.memory.statistics().bytes_in > 0
 
