@@ -35,7 +35,8 @@ def row_sums(xp: Any, rows: Any, places: Any, n: int) -> Any:
 def last_rows(xp: Any, rows: Any, places: Any, n: int, empty: Any) -> Any:
     """Returns the last row of each place, [n, *shape of a row]; see `by_place`."""
     if xp is np:
-        out = np.full((n, *rows.shape[1:]), empty, rows.dtype)
+        out = np.empty((n, *rows.shape[1:]), rows.dtype)  # `np.full` takes a microsecond more
+        out[...] = empty
         out[places] = rows
         return out
     return by_place(xp, lambda old, new: new, rows, places, n, empty)

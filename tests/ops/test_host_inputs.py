@@ -1,7 +1,7 @@
 """Kernels on PyTorch's tensors read only inputs that their records name (`op(host=)`).
 
-On a GPU the host would wait for all queued work to read another one. The tests run the cases of the records with tensors that note reads.
-`READ` lists the kernels that read other inputs, with the reasons.
+On a GPU the host would wait for all queued work to read another one. The tests run the cases of records with tensors
+that note reads. `READ` lists the kernels that read other inputs, with the reasons.
 """
 
 from __future__ import annotations
