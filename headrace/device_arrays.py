@@ -126,6 +126,15 @@ class ArrayMemory(Protocol):
     def placed(self, array: Any) -> Any:
         """Returns an array of the library that is in this memory."""
 
+    def captured(self, f: Callable[[list[Any]], Any], name: str, kernels: int) -> Callable[[list[Any]], Any]:
+        """Returns a function of a list of arrays and host values, or a faster form.
+
+        Args:
+          f: the function, which is pure.
+          name: its name in records.
+          kernels: the number of kernels that it calls.
+        """
+
     def has(self, value: Any) -> bool:
         """Returns whether a value is an array of the library."""
 
@@ -300,14 +309,17 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] 
     return call
 
 
-def on_list(f: Callable[[list[Any]], Any], memory: ArrayMemory) -> Callable[[list[Any]], Any]:
+def on_list(f: Callable[[list[Any]], Any], memory: ArrayMemory, name: str, kernels: int) -> Callable[[list[Any]], Any]:
     """Returns a function of a list of values that calls `f` on their arrays.
 
     Args:
       f: a function of a list with arrays of the memory and values on the host. Such a list is empty when the function
         computes, so that it can free values that have no other reader.
       memory: the memory of its results.
+      name: its name in records.
+      kernels: the number of kernels that it calls.
     """
+    f = memory.captured(f, name, kernels)
 
     def call(values: list[Any]) -> Any:
         arrays = [v.array if type(v) is DeviceArray else v for v in values]

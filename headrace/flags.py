@@ -266,6 +266,14 @@ NATIVE: Final = _flag(
     lambda v: v in ("on", "off"),
     "on: parts of compiled steps run as machine code, where llvmlite is installed; off: all of them run in Python.",
 )
+CUDA_GRAPHS: Final = _flag(
+    "CUDA_GRAPHS",
+    str,
+    "on",
+    "on or off",
+    lambda v: v in ("on", "off"),
+    "on: operations of a step on a CUDA device are captured and replayed as CUDA graphs; off: each is called.",
+)
 CACHE: Final = _flag(
     "CACHE",
     str,

@@ -73,14 +73,14 @@ def toposort(ops: Sequence[Operation]) -> list[Operation]:
     Raises:
       GraphError: there is a cycle that is not a loop; the text names its operations.
     """
-    inside = set(ops)
     waiting: dict[Operation, int] = {}
     users: dict[Operation, list[Operation]] = {op: [] for op in ops}
     for op in ops:
         n = 0
         for p in forward_predecessors(op):
-            if p in inside:
-                users[p].append(op)
+            known = users.get(p)
+            if known is not None:
+                known.append(op)
                 n += 1
         waiting[op] = n
     order: list[Operation] = []
@@ -96,7 +96,7 @@ def toposort(ops: Sequence[Operation]) -> list[Operation]:
         stuck = [op for op in ops if waiting[op]]
         raise GraphError(
             f"{len(stuck)} nodes in a cycle that is no loop (a cycle is legal only through NextIteration and Merge): "
-            + ", ".join(f"'{op.name}' ({op.type})" for op in _one_cycle(stuck, inside))
+            + ", ".join(f"'{op.name}' ({op.type})" for op in _one_cycle(stuck))
         )
     return order
 
@@ -106,7 +106,7 @@ def in_order(ops: Iterable[Operation]) -> list[Operation]:
     return toposort(sorted(ops, key=lambda op: op.id))
 
 
-def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Operation]:
+def _one_cycle(stuck: Sequence[Operation]) -> list[Operation]:
     """Returns the operations of one cycle among `stuck`."""
     left = set(stuck)
     op = stuck[0]
@@ -115,7 +115,7 @@ def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Opera
     while op not in at:
         at[op] = len(path)
         path.append(op)
-        op = next(p for p in forward_predecessors(op) if p in left and p in inside)
+        op = next(p for p in forward_predecessors(op) if p in left)
     return path[at[op] :]
 
 

@@ -36,6 +36,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
+from headrace.device_arrays import DeviceArray
 from headrace.devices.torch.device import DTYPES, TorchDevice, TorchMemory, _namespace
 from headrace.devices.torch.streams import Streams
 from headrace.execute.devices import LocalDevice, device_types
@@ -139,6 +140,9 @@ class Event:
 
     def query(self) -> bool:
         """Whether it has happened. Each question lets one piece of the work before it run."""
+        if self.cuda.is_stuck:
+            return False
+        self.cuda.waits.setdefault(len(self.cuda.log))
         if self.stream is None or self.position in self.times:
             if self.stream is not None:
                 self.cuda.now = max(self.cuda.now, self.times[self.position])
@@ -170,6 +174,8 @@ class Cuda:
       host_cost: the time that enqueuing takes.
       costs: the time of work, by label; else 1.
       looks: the labels of operations for which the host waited at once, such as a look at an element.
+      waits: the lengths of the log at which the host asked for events.
+      is_stuck: whether no event happens any more.
     """
 
     def __init__(self) -> None:
@@ -192,6 +198,8 @@ class Cuda:
             stream.clock = self.now
         self.log: list[Work] = []
         self.looks: list[str] = []
+        self.waits: dict[int, None] = {}
+        self.is_stuck = False
         self.costs.clear()
 
     def labels(self, stream: str = "") -> list[str]:
@@ -400,7 +408,27 @@ class _Transfers(TorchFunctionMode):
 CUDA: Final = Cuda()
 STREAMS: Final = Streams(CUDA, torch.device("cuda", 0))
 IN, OUT = STREAMS.inward, STREAMS.outward
-MEMORY: Final = TorchMemory(FAR, 0, STREAMS)
+
+
+class Memory(TorchMemory):
+    """The memory of the device."""
+
+    def begin_get(self, value: DeviceArray) -> None:
+        super().begin_get(_made_far(value))
+
+    def get(self, value: DeviceArray, look: Callable[[], object] | None = None) -> Any:
+        return super().get(_made_far(value), look)
+
+
+def _made_far(value: DeviceArray) -> DeviceArray:
+    """Moves the tensor of a value to the device if it is the processor's."""
+    if type(value.array) is not Tensor:
+        elements = value.array.clone()
+        value.array = Tensor.of(CUDA, elements, _Block(CUDA, elements))
+    return value
+
+
+MEMORY: Final = Memory(FAR, 0, STREAMS)
 
 
 class Device(TorchDevice):

@@ -213,4 +213,6 @@ def test_loops_on_the_device_swap() -> None:
         state, slope = np.sin(state) * at, np.cos(state) * slope * at + np.sin(state)
     with hr.Session(graph=g, devices={FAR: 1}, memory_limit=80_000) as session:
         np.testing.assert_allclose(session.run(dx, {x: at}), slope, rtol=1e-9)
-        assert sum(m.bytes_out for m in session.statistics().memory.values()) > 50_000
+        found = session.statistics().memory[f"/job:localhost/replica:0/task:0{DEVICE}"]
+        assert found.bytes_out > 50_000
+        assert (found.held, found.spilled) == (0, 0)

@@ -7,8 +7,8 @@ comes from the allocator, which has *one* limit for the whole process. Of the se
 * if one has none, the allocator has the limit that the program had set.
 
 So a session can use what another one leaves free: the allocator does not know for which session it allocates. Tensors
-that the program makes without headrace count as well. When the last session is closed, the allocator has the limit that
-it had before the first one.
+that the program makes without headrace count as well. When the last session with a limit is closed, the allocator has
+the limit that it had before the first one.
 """
 
 from __future__ import annotations
@@ -54,28 +54,30 @@ class Allocator:
     def open(self, limit: int | None) -> None:
         """Counts the limit of a session that opens the device; None: it has no limit."""
         with self._lock:
-            if not self._limits:
+            if limit is not None and not self._known():
                 get = getattr(self._cuda, "get_per_process_memory_fraction", None)
                 self._before = 1.0 if get is None else get(self._index)
-            self._change([*self._limits, limit])
+            self._limits.append(limit)
+            self._apply(limit)
 
     def close(self, limit: int | None) -> None:
         """Ends the effect of `open`."""
         with self._lock:
-            left = list(self._limits)
-            left.remove(limit)
-            self._change(left)
+            self._limits.remove(limit)
+            self._apply(limit)
 
-    def _change(self, limits: list[int | None]) -> None:
-        before, self._limits = self._limits, limits
-        if any(n is not None for n in (*before, *limits)):  # else the fraction is not changed
-            self._cuda.set_per_process_memory_fraction(self._fraction(), self._index)
+    def _known(self) -> list[int]:
+        return [n for n in self._limits if n is not None]
 
-    def _fraction(self) -> float:
-        known = [n for n in self._limits if n is not None]
-        if not known or len(known) < len(self._limits):
-            return self._before
-        return min(self._before, sum(known) / self._cuda.get_device_properties(self._index).total_memory)
+    def _apply(self, changed: int | None) -> None:
+        """Sets the fraction after a session with the limit `changed` came or went."""
+        known = self._known()
+        if not known and changed is None:
+            return
+        fraction = self._before
+        if known and len(known) == len(self._limits):
+            fraction = min(fraction, sum(known) / self._cuda.get_device_properties(self._index).total_memory)
+        self._cuda.set_per_process_memory_fraction(fraction, self._index)
 
     def figures(self) -> tuple[int, int]:
         """Returns the bytes of all tensors of this process there, now and at most."""

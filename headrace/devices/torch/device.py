@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
-from headrace import dtypes
+from headrace import dtypes, flags
 from headrace.device_arrays import DeviceArray
 from headrace.devices.torch import updates
 from headrace.devices.torch.allocator import Allocator
+from headrace.devices.torch.graphs import Graphs, Replayed
 from headrace.devices.torch.pinned import PinnedStore
 from headrace.devices.torch.streams import Streams
 from headrace.devices.torch.tensors import array_of, copied, has_order, is_private, tensor_of
@@ -49,6 +50,7 @@ class TorchMemory:
       index: its number.
       streams: the streams of a CUDA device; None: it is the memory of the processor.
       allocator: the allocator of a CUDA device; None: its limit and figures are not used.
+      graphs: the pool of its CUDA graphs; None: it has none.
 
     Attributes:
       name: the name.
@@ -60,7 +62,12 @@ class TorchMemory:
     """
 
     def __init__(
-        self, type: str, index: int, streams: Streams | None = None, allocator: Allocator | None = None
+        self,
+        type: str,
+        index: int,
+        streams: Streams | None = None,
+        allocator: Allocator | None = None,
+        graphs: Graphs | None = None,
     ) -> None:
         self.name = f"{type}:{index}"
         self.place = torch.device("cpu") if streams is None else streams.place
@@ -68,6 +75,7 @@ class TorchMemory:
         self.is_near = streams is None
         self.allocator = allocator
         self.accounts: MutableSet[Holders] = weakref.WeakSet()
+        self._graphs = graphs
 
     @property
     def namespace(self) -> Any:
@@ -105,6 +113,12 @@ class TorchMemory:
     def store(self) -> PinnedStore | None:
         """Returns a new store in pinned memory; None for the memory of the processor."""
         return None if self.streams is None else PinnedStore(self, self.streams)
+
+    def captured(self, f: Callable[[list[Any]], Any], name: str, kernels: int) -> Callable[[list[Any]], Any]:
+        """Returns a function of tensors that replays CUDA graphs, or the function."""
+        if self._graphs is None or flags.CUDA_GRAPHS.value == "off":
+            return f
+        return Replayed(f, self._graphs, name, kernels)
 
     def has(self, value: Any) -> bool:
         """Returns whether a value is a tensor."""
@@ -172,7 +186,9 @@ def memory(type: str, index: int) -> TorchMemory:
     """Returns the memory of a device in this process."""
     if type == TORCH:
         return TorchMemory(type, index)
-    return TorchMemory(type, index, Streams(torch.cuda, torch.device("cuda", index)), Allocator(torch.cuda, index))
+    place = torch.device("cuda", index)
+    streams, graphs = Streams(torch.cuda, place), Graphs(torch.cuda, place)
+    return TorchMemory(type, index, streams, Allocator(torch.cuda, index), graphs)
 
 
 class TorchDevice(LocalDevice):

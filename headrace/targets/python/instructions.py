@@ -150,7 +150,7 @@ class InstructionWriter(ListWriter):
             self.out.line(f"{', '.join(names)} = {call}", op, inputs)
 
     def use_libraries(self, op: Operation) -> None:
-        """Records that the kernel of an operation is called, which may use threads of a library."""
+        """Records the call of a kernel, which may use threads of a library."""
         there = device_memory(op)
         self.calls_library |= there is not None and there.is_near
         if op.opdef.facts.blas:
