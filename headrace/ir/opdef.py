@@ -301,6 +301,8 @@ class Facts:
       list_role: the role of an op on tensor lists, or None.
       suspends: whether the stateful kernel is a `collections.deque`, of which each firing takes the first value, and
         compiled code is suspended while it is empty (`compile.Compiled.begin`).
+      begins: whether the op begins work that goes on while others run, so that it should run early.
+      awaits: whether the op waits for such work, so that it should run late.
 
     Example:
       >>> import headrace as hr
@@ -335,6 +337,8 @@ class Facts:
     split: SplitRole | None = None
     list_role: ListRole | None = None
     suspends: bool = False
+    begins: bool = False
+    awaits: bool = False
 
 
 class NotDifferentiable:

@@ -14,6 +14,10 @@ function in which a kernel of the device is a call like any other. `join` prepar
 * The residence of a list is that of its elements. Lists that share elements are a family with one residence
   (`list_families`). It is the device if an element that is put into one of the lists is computed there, or if only
   operations on the device read the elements.
+* Copies of a far memory overlap with other work: they begin behind their producer (`_BeginToDevice`, `_BeginToHost`).
+  The host waits for one at the last moment (`_EndToHost`), and a device by itself (`DeviceArray.array`).
+  `schedule.regions` orders the operations accordingly, and `rotated_loops` begins the copy of a predicate in the
+  iteration before.
 
 The fixpoint of the residence of loop variables and lists starts from the host. It can only move variables and lists to
 the device, so that it ends.
@@ -29,10 +33,11 @@ from headrace.ir import walk
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, owns_all, param_offset
 from headrace.ir.graph import FuncGraph
-from headrace.ir.kernel import CPU, find_kernel, host_inputs
+from headrace.ir.kernel import CPU, find_kernel, host_inputs, memory_of
 from headrace.ir.notes import OnDevice
 from headrace.ir.order import is_constant
 from headrace.partition.list_families import ListFamilies, element_inputs, element_outputs, is_list
+from headrace.partition.rotated_loops import rotate_loops
 
 if TYPE_CHECKING:
     from headrace.ir.device import DeviceSpec
@@ -57,6 +62,8 @@ def join(graph: Graph, where: Mapping[Operation, str], device: DeviceSpec) -> bo
         return False
     joined.settle(graph)
     joined.insert(graph)
+    if joined.is_far:
+        rotate_loops(graph)
     return True
 
 
@@ -68,6 +75,7 @@ class _Join:
         self._on_device: set[Tensor] = set()  # apart from lists
         self._lists: ListFamilies
         self._copies: dict[Tensor, Tensor] = {}
+        self.is_far = not memory_of(device).is_near
 
     def suits(self, graph: Graph) -> bool:
         """Whether all structured operations are of known kinds and own their graphs."""
@@ -284,11 +292,16 @@ class _Join:
         if _is_constant(t.op) and find_kernel(t.op, self._device.type or CPU) is not None:
             made = graph.copy_op(t.op, (), (), graph.unique_name(t.op.name))
         else:
-            type = "_ToHost" if is_there else "_ToDevice"
-            name = graph.unique_name(f"{t.op.name}/{'to_host' if is_there else 'to_device'}")
-            attrs = {"T": t.dtype.base, "device": self._name}
-            made = graph.add_op(type, name, [t], attrs, source=t.op.source)
-            made.outputs[0].replace_static(t.static_shape, t.handle)
+            type = "ToHost" if is_there else "ToDevice"
+            name = f"{t.op.name}/{'to_host' if is_there else 'to_device'}"
+            if self.is_far:
+                made = self._crossing(edit, f"_Begin{type}", f"{name}/begin" if is_there else name, t)
+                if is_there:
+                    self._settle(made.outputs[0], True)
+                    self._note(edit, made, True)
+                    made = self._crossing(edit, "_EndToHost", name, made.outputs[0])
+            else:
+                made = self._crossing(edit, f"_{type}", name, t)
         edit.extended(made)
         out = made.outputs[0]
         self._settle(out, not is_there)
@@ -297,6 +310,15 @@ class _Join:
         self._note(edit, made, False)
         self._copies[t] = out
         return out
+
+    def _crossing(self, edit: Editor, type: str, name: str, t: Tensor) -> Operation:
+        """Appends an operation of a copy."""
+        graph = t.op.graph
+        attrs = {"T": t.dtype.base, "device": self._name}
+        made = graph.add_op(type, graph.unique_name(name), [t], attrs, source=t.op.source)
+        made.outputs[0].replace_static(t.static_shape, t.handle)
+        edit.extended(made)
+        return made
 
     def _note(self, edit: Editor, op: Operation, is_computed: bool) -> None:
         """Notes the outputs of an operation on the device, which may compute it without outputs."""

@@ -10,8 +10,11 @@ levels of all instructions that it waits for, and of those before it unless it i
 segment, and run before the other instructions of this level. So segments form no cycle, and effects keep their order.
 Control edges count as well, so that no effect precedes an error for which it must wait.
 
-If the host has to wait for queued work of the device, a copy to the host should not wait for more than it needs. Calls
-on which no copy depends then have levels of their own, behind those of the copies.
+If the memory of the device is far, a copy to the host should not wait for more than it needs. So the calls of a level
+also have the same *rank*. For each copy that the host awaits before it enqueues other calls, or in the next iteration,
+the calls that it depends on have a rank, in the order of the copies. The calls of all other copies have the next rank,
+and calls on which no copy depends the last one. A wait for a copy has at least the levels of all calls before it, so
+that the host enqueues these first.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.device_arrays import is_host
 from headrace.ir import walk
 from headrace.ir.kernel import OnArrays
@@ -33,16 +36,15 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation
     from headrace.schedule.program import Instr, Program, Value
 
-_FEWEST: Final = 2  # calls of a segment
-_NONE: Final = -1  # no level
 _Levels: TypeAlias = "tuple[int, int]"  # the greatest of calls of the device, and of other instructions
+_NO_LEVELS: Final = (-1, -1)
 
 
 def make_segments(program: Program) -> None:
     """Replaces calls of kernels of a device by segments."""
     for block in list(program.walk()):
         memories = {i: found for i in block.instrs if (found := _memory(i)) is not None}
-        if len(memories) >= _FEWEST:
+        if len(memories) >= thresholds.SEGMENT_CALLS:
             _divide(block, memories)
 
 
@@ -69,12 +71,12 @@ def _memory(instr: Instr) -> ArrayMemory | None:
 def _divide(block: Block, memories: Mapping[Instr, ArrayMemory]) -> None:
     """Replaces the calls of each level by a segment."""
     memory = next(iter(memories.values()))
-    levels = _levels(block, memories, None if memory.is_near else _before_copies(block.instrs))
+    levels = _levels(block, memories, {} if memory.is_near else _ranks(block, memories))
     calls: dict[int, list[Instr]] = defaultdict(list)
     others: dict[int, list[Instr]] = defaultdict(list)
     for instr in block.instrs:
         (calls if instr in memories else others)[levels[instr]].append(instr)
-    if max(map(len, calls.values())) < _FEWEST:
+    if max(map(len, calls.values())) < thresholds.SEGMENT_CALLS:
         return
     readers: dict[Value, set[int]] = defaultdict(set)  # the levels of the calls that read it; -1: others do
     for instr in block.instrs:
@@ -85,7 +87,7 @@ def _divide(block: Block, memories: Mapping[Instr, ArrayMemory]) -> None:
     out: list[Instr] = []
     for level in sorted(set(levels.values())):
         mine = calls[level]
-        if len(mine) >= _FEWEST:
+        if len(mine) >= thresholds.SEGMENT_CALLS:
             made = [v for instr in mine for v in instr.made]
             results = tuple([v for v in made if readers[v] - {level}])
             inputs = dict.fromkeys(v for i in mine for v in i.inputs if v.storage != "constant")
@@ -97,33 +99,43 @@ def _divide(block: Block, memories: Mapping[Instr, ArrayMemory]) -> None:
     block.instrs[:] = out
 
 
-def _before_copies(instrs: Sequence[Instr]) -> set[Instr]:
-    """The instructions on which a copy to the host depends."""
-    wanted: set[Value] = set()
-    found: set[Instr] = set()
-    for instr in reversed(instrs):
-        if instr.op.type == "_ToHost" or not wanted.isdisjoint(instr.made):
-            found.add(instr)
-            wanted.update(instr.reads)
-    return found
+def _ranks(block: Block, calls: Collection[Instr]) -> dict[Instr, int]:
+    """The rank of each instruction, if the memory of the device is far."""
+    awaited = set(block.results)
+    is_followed = False
+    for instr in reversed(block.instrs):
+        is_followed |= instr in calls
+        if instr.op.opdef.facts.awaits and is_followed:
+            awaited.update(instr.inputs)
+    begun = [instr for instr in block.instrs if instr.op.type == "_BeginToHost"]
+    urgent = [instr for instr in begun if not awaited.isdisjoint(instr.made)]
+    ranks = {**dict.fromkeys(begun, len(urgent)), **{instr: i for i, instr in enumerate(urgent)}}
+    of_readers: dict[Value, int] = {}
+    for instr in reversed(block.instrs):
+        rank = min((of_readers[v] for v in instr.made if v in of_readers), default=len(urgent) + 1)
+        ranks[instr] = rank = min(rank, ranks.get(instr, rank))
+        for v in instr.reads:
+            of_readers[v] = min(rank, of_readers.get(v, rank))
+    return ranks
 
 
-def _levels(block: Block, calls: Collection[Instr], needed: Collection[Instr] | None) -> dict[Instr, int]:
+def _levels(block: Block, calls: Collection[Instr], ranks: Mapping[Instr, int]) -> dict[Instr, int]:
     """The level of each instruction.
 
     Args:
       block: The block.
       calls: Its calls of the device.
-      needed: The instructions on which copies to the host depend, if these wait for queued work. Their levels are even,
-        and those of the other calls odd.
+      ranks: The ranks of the instructions; none if the memory of the device is near.
     """
     graph = block.region.graph
     waits = _Waits(block.instrs)
     has_edges = any(op.control_inputs for op in graph.operations)
     made: dict[Value, _Levels] = {}
     levels: dict[Instr, int] = {}
-    last = _NONE  # of the instructions that keep their order
-    inlined = _NONE  # of the calls of inlined functions, whose control edges are those of the functions' calls
+    count = max(ranks.values(), default=0) + 1
+    last = -1  # of the instructions that keep their order
+    enqueued = -1  # of the calls so far
+    inlined = -1  # of the calls of inlined functions, whose control edges are those of the functions' calls
     for instr in block.instrs:
         is_inlined = instr.op.graph is not graph
         before = [made[v] for v in instr.reads if v in made]
@@ -132,16 +144,19 @@ def _levels(block: Block, calls: Collection[Instr], needed: Collection[Instr] | 
         of_calls, of_others = _greatest(before)
         if instr in calls:
             level = max(of_calls, of_others + 1, last + 1 if is_inlined else 0)
-            if needed is not None:
-                level += level % 2 != (instr not in needed)
+            if ranks:
+                level += (ranks[instr] - level) % count
             if is_inlined:
                 inlined = max(inlined, level)
-            mine = level, _NONE
+            enqueued = max(enqueued, level)
+            mine = level, -1
         else:
             level = max(of_calls, of_others)
+            if instr.op.opdef.facts.awaits:
+                level = max(level, enqueued)
             if not _may_move(instr):
                 last = level = max(level, last, inlined)
-            mine = _NONE, level
+            mine = -1, level
         levels[instr] = level
         waits.add(instr.op, mine)
         made.update(dict.fromkeys(instr.made, mine))
@@ -171,7 +186,7 @@ class _Waits:
 
     def add(self, op: Operation, levels: _Levels) -> None:
         """Sets the levels of an instruction of `op`."""
-        self._known[op] = _greatest([self._known.get(op, (_NONE, _NONE)), levels])
+        self._known[op] = _greatest([self._known.get(op, _NO_LEVELS), levels])
 
     def of(self, op: Operation) -> _Levels:
         """The greatest levels of the instructions for which `op` waits."""
@@ -192,4 +207,4 @@ class _Waits:
 
 
 def _greatest(levels: Sequence[_Levels]) -> _Levels:
-    return max((a for a, _ in levels), default=_NONE), max((b for _, b in levels), default=_NONE)
+    return max((a for a, _ in levels), default=-1), max((b for _, b in levels), default=-1)

@@ -36,6 +36,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
+from headrace.device_arrays import DeviceArray
 from headrace.devices.torch.device import DTYPES, TorchDevice, TorchMemory, _namespace
 from headrace.devices.torch.streams import Streams
 from headrace.execute.devices import LocalDevice, device_types
@@ -73,12 +74,13 @@ class Stream:
         self.clock = 0.0
 
     def enqueue(self, label: str, do: Callable[[], object], cost: float = 0.0) -> None:
-        work = Work(self.name, label, do, self.cuda.now, cost)
-        if label:
-            self.cuda.now += self.cuda.host_cost
-            self.cuda.log.append(work)
-        self.queue.append(work)
-        self.enqueued += 1
+        with self.cuda.lock:
+            work = Work(self.name, label, do, self.cuda.now, cost)
+            if label:
+                self.cuda.now += self.cuda.host_cost
+                self.cuda.log.append(work)
+            self.queue.append(work)
+            self.enqueued += 1
 
     def run(self, until: int | None = None) -> None:
         """Runs the work up to a number, and all that it waits for."""
@@ -97,7 +99,8 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        stream, position = event.stream, event.position
+        with self.cuda.lock:
+            stream, position = event.stream, event.position
 
         def wait() -> None:
             if stream is not None:
@@ -113,8 +116,9 @@ class Stream:
         return not self.queue
 
     def synchronize(self) -> None:
-        self.run()
-        self.cuda.now = max(self.cuda.now, self.clock)
+        with self.cuda.lock:
+            self.run()
+            self.cuda.now = max(self.cuda.now, self.clock)
 
 
 class Event:
@@ -139,20 +143,25 @@ class Event:
 
     def query(self) -> bool:
         """Whether it has happened. Each question lets one piece of the work before it run."""
-        if self.stream is None or self.position in self.times:
-            if self.stream is not None:
-                self.cuda.now = max(self.cuda.now, self.times[self.position])
-            return True
-        self.stream.run(self.stream.done + 1)
-        return False
+        with self.cuda.lock:
+            if self.cuda.is_stuck:
+                return False
+            self.cuda.waits.setdefault(len(self.cuda.log))
+            if self.stream is None or self.position in self.times:
+                if self.stream is not None:
+                    self.cuda.now = max(self.cuda.now, self.times[self.position])
+                return True
+            self.stream.run(self.stream.done + 1)
+            return False
 
     def wait(self, stream: Stream | None = None) -> None:
         (self.cuda.current_stream() if stream is None else stream).wait_event(self)
 
     def synchronize(self) -> None:
         if self.stream is not None:
-            self.stream.run(self.position)
-            self.cuda.now = max(self.cuda.now, self.times[self.position])
+            with self.cuda.lock:
+                self.stream.run(self.position)
+                self.cuda.now = max(self.cuda.now, self.times[self.position])
 
     def elapsed_time(self, later: Event) -> float:
         """Milliseconds, of which the simulation counts one for each unit of time."""
@@ -170,6 +179,8 @@ class Cuda:
       host_cost: the time that enqueuing takes.
       costs: the time of work, by label; else 1.
       looks: the labels of operations for which the host waited at once, such as a look at an element.
+      waits: the lengths of the log at which the host asked for events.
+      is_stuck: whether no event happens any more.
     """
 
     def __init__(self) -> None:
@@ -192,6 +203,8 @@ class Cuda:
             stream.clock = self.now
         self.log: list[Work] = []
         self.looks: list[str] = []
+        self.waits: dict[int, None] = {}
+        self.is_stuck = False
         self.costs.clear()
 
     def labels(self, stream: str = "") -> list[str]:
@@ -400,7 +413,27 @@ class _Transfers(TorchFunctionMode):
 CUDA: Final = Cuda()
 STREAMS: Final = Streams(CUDA, torch.device("cuda", 0))
 IN, OUT = STREAMS.inward, STREAMS.outward
-MEMORY: Final = TorchMemory(FAR, 0, STREAMS)
+
+
+class Memory(TorchMemory):
+    """The memory of the device."""
+
+    def begin_get(self, value: DeviceArray) -> None:
+        super().begin_get(_made_far(value))
+
+    def get(self, value: DeviceArray, look: Callable[[], object] | None = None) -> Any:
+        return super().get(_made_far(value), look)
+
+
+def _made_far(value: DeviceArray) -> DeviceArray:
+    """Moves the tensor of a value to the device if it is the processor's."""
+    if type(value.array) is not Tensor:
+        elements = value.array.clone()
+        value.array = Tensor.of(CUDA, elements, _Block(CUDA, elements))
+    return value
+
+
+MEMORY: Final = Memory(FAR, 0, STREAMS)
 
 
 class Device(TorchDevice):
