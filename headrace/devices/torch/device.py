@@ -20,6 +20,7 @@ from headrace.ir.kernel import override, provide_namespace
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from headrace.execute.step import Step
     from headrace.ir.device import DeviceSpec
 
 #: Dtypes that tensors of the device have. PyTorch has the other unsigned integers, and few functions of them.
@@ -149,6 +150,10 @@ class TorchDevice(LocalDevice):
 
     def put(self, array: Any) -> Any:
         return self.memory.put(array)
+
+    def trace(self, step: Step) -> Callable[[], object]:
+        streams = self.memory.streams
+        return super().trace(step) if streams is None else streams.trace(self.name, step).end
 
     def get(self, value: Any) -> Any:
         return self.memory.get(value) if type(value) is DeviceArray else value
