@@ -14,7 +14,7 @@ device wait for them. `ArrayMemory.begin_get` begins a copy to the host, and `to
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, MutableSet, Sequence
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -63,21 +63,23 @@ class Store(Protocol):
         """Copies values into slots, given (slot, layout, value) of each, and waits for the copies."""
 
     def buffer(self, layout: Any) -> Any:
-        """Returns new memory of the device for a value."""
+        """Returns new memory for a value, if it must be allocated before `read`."""
 
-    def read(self, pieces: Sequence[tuple[Any, Any]]) -> Callable[[], object] | None:
-        """Copies slots into buffers, given (slot, buffer) of each.
+    def read(self, pieces: Sequence[tuple[Any, Any, Any]]) -> Sequence[Any]:
+        """Returns the values in slots, given (slot, layout, buffer) of each.
 
-        Returns:
-          None if the copies are made; else a function that lets the work wait for them that the calling thread enqueues
-          on the device from then on. It is called before such a buffer is used or deleted.
+        Those of a far memory may arrive later, as those of `ArrayMemory.put`.
         """
-
-    def value(self, layout: Any, buffer: Any) -> Any:
-        """Returns the value in a buffer."""
 
     def close(self) -> None:
         """Loses the contents. Further calls have no effect."""
+
+
+class Holders(Protocol):
+    """Account of a session that counts values in a memory."""
+
+    def holders(self) -> str:
+        """Returns the largest holders as text; "" if nothing is held."""
 
 
 class ArrayMemory(Protocol):
@@ -87,10 +89,12 @@ class ArrayMemory(Protocol):
       name: its name, such as "TORCH:0".
       is_near: whether the host reads a number in it without a wait for queued work. Then host copies share its bytes.
         A memory that is not near is far.
+      accounts: the accounts of open sessions, held weakly. Errors list their holders.
     """
 
     name: str
     is_near: bool
+    accounts: MutableSet[Holders]
 
     @property
     def namespace(self) -> Any:
@@ -122,11 +126,53 @@ class ArrayMemory(Protocol):
     def placed(self, array: Any) -> Any:
         """Returns an array of the library that is in this memory."""
 
+    def captured(self, f: Callable[[list[Any]], Any], name: str, kernels: int) -> Callable[[list[Any]], Any]:
+        """Returns a function of a list of arrays and host values, or a faster form.
+
+        Args:
+          f: the function, which is pure.
+          name: its name in records.
+          kernels: the number of kernels that it calls.
+        """
+
     def has(self, value: Any) -> bool:
         """Returns whether a value is an array of the library."""
 
     def dtype_of(self, array: Any) -> np.dtype:
         """Returns numpy's dtype for an array of the library."""
+
+    def figures(self) -> tuple[int, int]:
+        """Returns the bytes of all arrays of the process in it, now and at most.
+
+        Those of a near memory are not counted: (0, 0).
+        """
+
+    def update(self, rule: str, attrs: Mapping[str, Any], numbers: Sequence[Any]) -> Callable[..., object] | None:
+        """Returns the library's function that applies a rule of an optimizer in place.
+
+        Args:
+          rule: the name of the rule (`ops.training.optimizers`).
+          attrs: the attributes of the operation.
+          numbers: the scalar arguments of the rule, in order: numbers of Python, or arrays that the host cannot read
+            at once.
+
+        Returns:
+          `f(gradient, *arrays)`, which writes into the arrays of the variable and its slots. The elements of all arrays
+          have one order in memory. None: the library has no such function.
+        """
+
+    def may_change(self, value: DeviceArray, like: DeviceArray) -> bool:
+        """Returns whether the array of a value may be written to.
+
+        The caller has the only reference to the value. Nothing else may refer to the array or to its bytes, and its
+        elements must have the order in memory of those of `like`.
+        """
+
+    def copied(self, value: DeviceArray, like: DeviceArray) -> DeviceArray:
+        """Returns a copy of a value that may be changed.
+
+        Its elements have the order in memory of those of `like`, if the shapes are equal.
+        """
 
     def store(self) -> Store | None:
         """Returns a new store of values in the memory.
@@ -146,7 +192,7 @@ class DeviceArray:
     """An array in the memory of a device.
 
     Args:
-      array: the array of the device's library. It is not written to.
+      array: the array of the device's library. It is not written to, except as `ArrayMemory.may_change` allows.
       memory: the memory.
 
     Attributes:
@@ -268,14 +314,17 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] 
     return call
 
 
-def on_list(f: Callable[[list[Any]], Any], memory: ArrayMemory) -> Callable[[list[Any]], Any]:
+def on_list(f: Callable[[list[Any]], Any], memory: ArrayMemory, name: str, kernels: int) -> Callable[[list[Any]], Any]:
     """Returns a function of a list of values that calls `f` on their arrays.
 
     Args:
       f: a function of a list with arrays of the memory and values on the host. Such a list is empty when the function
         computes, so that it can free values that have no other reader.
       memory: the memory of its results.
+      name: its name in records.
+      kernels: the number of kernels that it calls.
     """
+    f = memory.captured(f, name, kernels)
 
     def call(values: list[Any]) -> Any:
         arrays = [v.array if type(v) is DeviceArray else v for v in values]

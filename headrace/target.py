@@ -195,9 +195,6 @@ class _Accounts:
                 memories[d.name] = Memory(d.name, d.memory_limit, d.stream("copy").submit, place)
         return cls(memories, {m.place: m for m in memories.values() if m.place is not None})
 
-    def __bool__(self) -> bool:
-        return bool(self.memories)
-
     def account(self, step: Step, device: str) -> StepMemory | None:
         """Returns the memory account of a step, or a part of one, on `device`."""
         memory = self.memories.get(device)
@@ -255,11 +252,11 @@ class LocalTarget:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
         self.local_devices: Mapping[str, LocalDevice] = make_devices(devices or {}, memory_limit, task)
         self._accounts = _Accounts.of(self.local_devices.values())
-        self.environment = Environment(tuple(self.local_devices), options, bool(self._accounts))
+        self.environment = Environment(tuple(self.local_devices), options, bool(self._accounts.memories))
         self.resources = ResourceManager()
         self._kernels = Pool(inter_op_threads, "headrace-kernel")
         # it does not refer to the target, which is freed without the garbage collector
-        account = self._accounts.account if self._accounts else None
+        account = self._accounts.account if self._accounts.memories else None
         self.run_environment = RunEnvironment(
             self._kernels, intra_op_threads, self.local_devices, self.environment.record, account
         )
@@ -323,7 +320,7 @@ class LocalTarget:
         """
         owned = self.resources if resources is None else resources
         step = Step(owned, ResourceManager, deadline, self._blocking, listener, ready, self.clock)
-        if self._accounts:
+        if self._accounts.memories:
             step.memory = self._accounts.account(step, device or self.environment.names[0])
         return step
 

@@ -22,6 +22,7 @@ os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from headrace import flags, memo
 from tests import tiers
@@ -31,6 +32,11 @@ from tests import tiers
 hypothesis.settings.register_profile("default", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") == "true" else "default")
+GENERATED = hypothesis.Phase.generate
+
+# Without this, examples have constants of all imported modules of the checkout. So the examples of a test would depend
+# on what else is collected, even if they are derandomized, and a first run would parse all modules: 6 CPU-seconds.
+providers._get_local_constants = providers.Constants
 
 
 # A background process of a shell ignores Ctrl-C, and so do the processes that it starts; tests press it.
@@ -46,7 +52,8 @@ gc.set_threshold(10_000)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Exempts the objects of the collected tests from later collections of garbage."""
     del session
-    hypothesis.find(hypothesis.strategies.text(min_size=1), bool)  # makes its table of characters, half a second's work
+    # makes the table of characters, half a second's work
+    hypothesis.find(hypothesis.strategies.text(min_size=1), bool, settings=hypothesis.settings(phases=[GENERATED]))
     gc.collect()
     gc.freeze()
 
@@ -131,6 +138,7 @@ def _seconds() -> float:
 
 # *** Engines ***
 
+TESTS = Path(__file__).parent
 # Folders and files whose tests run steps. tests/compile and tests/optimize compare the engines themselves.
 STEPS = (
     *("api", "behaviour", "corpus", "execute", "grad", "lower", "multi", "ops", "recover", "session", "train", "v1"),
@@ -170,13 +178,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     The copy is in the matrix tier. Tests with an argument `engine` name their engines themselves.
     """
-    tests, path = Path(__file__).parent, metafunc.definition.path
+    path = metafunc.definition.path
     if (
-        path.is_relative_to(tests)
-        and path.relative_to(tests).parts[0] in STEPS
-        and "matrix" in metafunc.config.stash[SELECTED]
+        "matrix" in metafunc.config.stash[SELECTED]
         and flags.ENGINE.value != "interpret"
         and "engine" not in metafunc.fixturenames
+        and path.is_relative_to(TESTS)
+        and path.relative_to(TESTS).parts[0] in STEPS
         and not any(metafunc.definition.get_closest_marker(m) for m in ("one_engine", "nightly"))
     ):
         metafunc.fixturenames.append("engine_of_steps")

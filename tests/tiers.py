@@ -57,8 +57,8 @@ def parse_tiers(text: str) -> frozenset[str]:
 
 def tier_of(item: pytest.Item) -> str:
     """Tier of a collected test."""
-    marked = (t for t in reversed(TIERS) if item.get_closest_marker(t) is not None)
-    return next(marked, FOLDERS.get(item.path.parent.name, "unit"))
+    marks = {mark.name for mark in item.iter_markers()}
+    return next((t for t in reversed(TIERS) if t in marks), FOLDERS.get(item.path.parent.name, "unit"))
 
 
 def module_tier(path: Path) -> str:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from headrace.device_arrays import Elements, hosted, on_arrays
-from headrace.dtypes import resource
+from headrace.dtypes import resource, variant
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.notes import NO_NOTES, OnDevice
@@ -365,6 +365,20 @@ def kernel_on(op: Operation, device: DeviceSpec) -> Kernel | None:
     return Kernel("pure", OnArrays(kernel.factory, there.load, memory, host))
 
 
+def kernel_in(memory: ArrayMemory, type: str, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    """Returns the pure kernel of an op type for arrays in a memory.
+
+    Args:
+      memory: the memory.
+      type: an op type whose record has a pure kernel for any namespace.
+      attrs: the attributes of the op that the kernel reads.
+    """
+    found = _override_for(type, attrs, NO_NOTES, memory.name.partition(":")[0])
+    factory = op_registry.get(type).kernel if found is None else found.factory
+    assert factory is not None
+    return factory(memory.namespace, attrs)
+
+
 def host_kernel(op: Operation) -> Kernel | None:
     """Returns the kernel of the host for an operation on a device without one.
 
@@ -387,6 +401,15 @@ def residence(t: Tensor) -> ArrayMemory | None:
     """Returns the memory of a value or of the elements of a list, or None."""
     there = t.op.notes.get(OnDevice)
     return device_memory(t.op) if there is not None and t.index in there.outputs else None
+
+
+def keeps_elements(op: Operation) -> bool:
+    """Whether an operation on lists leaves the elements where they are, on any device.
+
+    In a step on the host and one device, they may be in the memory of the device (`partition.list_families`).
+    """
+    is_known = op.opdef.is_pure and (op.opdef.xp or op.opdef.facts.forwards is not None)
+    return is_known and any(t.dtype.base is variant for t in (*op.inputs, *op.outputs))
 
 
 def with_elements_in(kernel: Kernel, memory: ArrayMemory) -> Kernel:

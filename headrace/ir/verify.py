@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.errors import GraphError, HeadraceError, InvalidArgumentError, NotFoundError
-from headrace.ir import walk
 from headrace.ir.analysis import frames
 from headrace.ir.analysis.graph_size import deepens_recursion
 from headrace.ir.analysis.signature_check import interface
@@ -82,9 +81,7 @@ def _verify(graph: Graph | Sequence[Operation], owners: dict[FuncGraph, str]) ->
         if not getattr(e, "__notes__", None):  # else the fault is in an owned graph, which the notes show
             e.add_note(_around(ops, at))
         raise
-    # The order of these two checks matters: the frames of a graph with a cycle are not defined.
-    walk.toposort(ops)
-    frames.derive(ops)
+    frames.derive(ops)  # finds cycles, too
 
 
 def _check_op(op: Operation, at: int | None) -> None:

@@ -52,6 +52,19 @@ def uses(ops: Iterable[Operation]) -> dict[Tensor, list[tuple[Operation, int]]]:
     return out
 
 
+def ascends(ops: Iterable[Operation]) -> bool:
+    """Whether each of `ops` was made after all of its predecessors."""
+    for op in ops:
+        at = op.id
+        for t in op.inputs:
+            if t.op.id >= at:
+                return False
+        for c in op.control_inputs:
+            if c.id >= at:
+                return False
+    return True
+
+
 def toposort(ops: Sequence[Operation]) -> list[Operation]:
     """Returns `ops` in topological order, without regard to the back edges of loops.
 
@@ -60,14 +73,14 @@ def toposort(ops: Sequence[Operation]) -> list[Operation]:
     Raises:
       GraphError: there is a cycle that is not a loop; the text names its operations.
     """
-    inside = set(ops)
     waiting: dict[Operation, int] = {}
     users: dict[Operation, list[Operation]] = {op: [] for op in ops}
     for op in ops:
         n = 0
         for p in forward_predecessors(op):
-            if p in inside:
-                users[p].append(op)
+            known = users.get(p)
+            if known is not None:
+                known.append(op)
                 n += 1
         waiting[op] = n
     order: list[Operation] = []
@@ -83,7 +96,7 @@ def toposort(ops: Sequence[Operation]) -> list[Operation]:
         stuck = [op for op in ops if waiting[op]]
         raise GraphError(
             f"{len(stuck)} nodes in a cycle that is no loop (a cycle is legal only through NextIteration and Merge): "
-            + ", ".join(f"'{op.name}' ({op.type})" for op in _one_cycle(stuck, inside))
+            + ", ".join(f"'{op.name}' ({op.type})" for op in _one_cycle(stuck))
         )
     return order
 
@@ -93,7 +106,7 @@ def in_order(ops: Iterable[Operation]) -> list[Operation]:
     return toposort(sorted(ops, key=lambda op: op.id))
 
 
-def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Operation]:
+def _one_cycle(stuck: Sequence[Operation]) -> list[Operation]:
     """Returns the operations of one cycle among `stuck`."""
     left = set(stuck)
     op = stuck[0]
@@ -102,7 +115,7 @@ def _one_cycle(stuck: Sequence[Operation], inside: set[Operation]) -> list[Opera
     while op not in at:
         at[op] = len(path)
         path.append(op)
-        op = next(p for p in forward_predecessors(op) if p in left and p in inside)
+        op = next(p for p in forward_predecessors(op) if p in left)
     return path[at[op] :]
 
 

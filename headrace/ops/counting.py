@@ -31,9 +31,10 @@ from headrace.ir.opdef import (
     op,
     type_attr,
 )
-from headrace.opkit.arrays import check_size, placed
+from headrace.opkit.arrays import check_size, placed, reshaper
 from headrace.opkit.batch_rules import first_in_step
-from headrace.opkit.namespaces import constant, converter, dtype_in, is_standard
+from headrace.opkit.namespaces import constant, converter, dtype_in, is_near, is_standard
+from headrace.opkit.row_sums import any_true
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -503,7 +504,7 @@ op(
 
 def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype, is_float = attrs["dtype"], attrs["T"].is_floating
-    histogram, to_float64 = _counts_of_numbers(xp, dtype), converter(xp, float64)
+    histogram, to_float64, reshape = _counts_of_numbers(xp, dtype), converter(xp, float64), reshaper(xp)
 
     def kernel(values: Any, value_range: Any, nbins: Any) -> Any:
         if value_range.shape != (2,):
@@ -522,11 +523,11 @@ def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if n <= 0:
             raise InvalidArgumentError(f"nbins should be a positive number, but got '{n}'")
         check_size((n,), dtype)
-        if is_float and bool(xp.any(xp.isnan(values))):
+        if is_float and is_near(values) and any_true(xp, xp.isnan(values)):
             raise InvalidArgumentError("Histogram values must not contain NaN")
         step = (high - low) / n
         # clipping first avoids overflow; a value at the upper end is in the last interval, also where ∞/∞ makes it NaN
-        clipped = xp.clip(xp.reshape(values, (-1,)), low, high)
+        clipped = xp.clip(reshape(values, (-1,)), low, high)
         return histogram((to_float64(clipped) - low) / step, n)
 
     return kernel

@@ -22,7 +22,6 @@ from headrace.opkit.arrays import (
     axis_in,
     boxed,
     check_size,
-    copied,
     dims,
     shape_from,
     values_only,
@@ -497,7 +496,7 @@ def _tensor_scatter_kernel(put: Any, how: str) -> Any:
         def kernel(tensor: Any, indices: Any, updates: Any) -> Any:
             if xp is np:
                 return scatter(np.array(tensor), indices, updates, put, ignore_bad)
-            return scattered(xp, copied(xp, tensor), indices, updates, how, ignore_bad)
+            return scattered(xp, tensor, indices, updates, how, ignore_bad)
 
         return kernel
 

@@ -50,7 +50,7 @@ from headrace.opkit.batch_shapes import (
     squeeze,
 )
 from headrace.opkit.jvp_rules import linear, passed
-from headrace.opkit.namespaces import constant, listed
+from headrace.opkit.namespaces import constant, is_near, listed
 from headrace.opkit.shape_rules import scalars
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -600,7 +600,7 @@ def _unravel_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError("received empty tensor indices")
         if math.prod(sizes) > np.iinfo(index.numpy).max:
             raise InvalidArgumentError(f"Input dims product is causing integer overflow: {sizes}")
-        least, greatest = bounds(xp, indices)
+        least, greatest = bounds(xp, indices) if is_near(indices) else (0, 0)
         if least < 0 or greatest >= math.prod(sizes):
             raise InvalidArgumentError(f"index is out of bound as with dims {sizes}: got {listed(indices)}")
         if not sizes:  # numpy gives no coordinates an empty shape

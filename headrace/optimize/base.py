@@ -178,6 +178,7 @@ def run(
     """
     changed = False
     idle: set[Pass] = set()  # the passes without a change since the last change of the graph
+    graphs: list[Graph] = []  # those in `graph`, innermost first; none: not known since its last change
     for step in steps:
         group, limit = (step.passes, step.limit) if isinstance(step, Repeat) else ((step,), 1)
         for _ in range(limit):
@@ -186,20 +187,23 @@ def run(
             for p in group:
                 if p in idle:
                     continue
-                if _run_one(p, graph, context, check):
+                graphs = graphs or list(inside_out(graph))
+                if _run_one(p, graphs, context, check):
                     changed = True
                     idle.clear()
+                    graphs = []
                 else:
                     idle.add(p)
     return changed
 
 
-def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph], None] | None) -> bool:
+def _run_one(p: Pass, graphs: Sequence[Graph], context: PassContext, check: Callable[[Graph], None] | None) -> bool:
     if p.name in context.options.off:
         return False
     changed = False
+    graph = graphs[-1]
     try:
-        for g, why in [(graph, p.requires(graph))] if p.whole else _graphs(graph, p):
+        for g, why in [(graph, p.requires(graph))] if p.whole else _with_reasons(graphs, p):
             if why:
                 context.ran.append((f"{p.name} (skipped: {why})", _title(g), False))
                 continue
@@ -217,13 +221,12 @@ def _run_one(p: Pass, graph: Graph, context: PassContext, check: Callable[[Graph
     return changed
 
 
-def _graphs(graph: Graph, p: Pass) -> list[tuple[Graph, str]]:
+def _with_reasons(graphs: Sequence[Graph], p: Pass) -> list[tuple[Graph, str]]:
     """Graphs, innermost first, with the reasons why `p` cannot run on them.
 
     It cannot run on graphs nested in one on which it cannot run: effects in that graph are not explicit, so that no
     data edge to it may be removed.
     """
-    graphs = list(inside_out(graph))
     reasons: dict[Graph, str] = {}
     for g in reversed(graphs):  # owners first
         why = reasons.setdefault(g, "") or p.requires(g)

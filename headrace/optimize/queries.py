@@ -24,14 +24,7 @@ if TYPE_CHECKING:
 def in_order(graph: Graph) -> Sequence[Operation]:
     """Returns the operations of `graph` in a topological order, if possible the present one."""
     ops = graph.operations
-    for i, op in enumerate(ops):
-        for t in op.inputs:
-            if t.op.id >= i:
-                return walk.toposort(ops)
-        for c in op.control_inputs:
-            if c.id >= i:
-                return walk.toposort(ops)
-    return ops
+    return ops if walk.ascends(ops) else walk.toposort(ops)
 
 
 def primitives(graph: Graph) -> str:

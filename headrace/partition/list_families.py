@@ -7,17 +7,22 @@ list that contains it. So all arrays in the lists of a family are on the host, o
 The elements of a family can be on a device if all of its operations are known to leave them there: operations with a
 role on lists, and other pure operations whose kernels compute in any namespace. The lists of other families, such as
 those that are fetched or put into a queue, have elements on the host.
+
+In the token machine, all elements are on the host. So `with_lists_on_host` places the operations on lists there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import dtypes
 from headrace.disjoint_sets import DisjointSets
+from headrace.ir.device import DeviceSpec
 from headrace.ir.function import nested, owned, param_offset
 from headrace.ir.graph import FuncGraph
+from headrace.ir.kernel import CPU, has_namespace, keeps_elements
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Graph, Operation, Tensor
@@ -77,7 +82,7 @@ class ListFamilies:
             lists = [t for t in (*op.inputs, *op.outputs) if is_list(t)]
             for t in lists:
                 self._sets.join(lists[0], t)
-            if lists and not _leaves_elements(op) and not (op.type == "_Arg" and isinstance(graph, FuncGraph)):
+            if lists and not keeps_elements(op) and not (op.type == "_Arg" and isinstance(graph, FuncGraph)):
                 held += lists
             if lists:
                 self._elements += [op.outputs[i] for i in element_outputs(op) if not is_list(op.outputs[i])]
@@ -98,6 +103,21 @@ class ListFamilies:
                 self._sets.join(a, b)
 
 
+def with_lists_on_host(ops: Iterable[Operation], of: Mapping[Operation, str]) -> dict[Operation, str]:
+    """The devices of operations, with those on lists on the host.
+
+    The host is the first CPU of the process of a device. In a function with a frame of its own all operations stay on
+    its device, which computes those on lists on copies.
+    """
+    out = dict(of)
+    for op in ops:
+        spec = DeviceSpec.from_string(of[op])
+        is_there = has_namespace(spec.type or CPU) and any(map(is_list, (*op.inputs, *op.outputs)))
+        if is_there and (op.opdef.primitive or keeps_elements(op)):
+            out[op] = str(dataclasses.replace(spec, type=CPU, index=0))
+    return out
+
+
 def is_list(t: Tensor) -> bool:
     """Whether the value of a tensor may be a list."""
     return t.dtype.base is dtypes.variant
@@ -111,11 +131,6 @@ def element_inputs(op: Operation) -> Sequence[int]:
 def element_outputs(op: Operation) -> Sequence[int]:
     """The positions of outputs that are made of elements of a list."""
     return _of_element_dtype(op, op.opdef.outs) if op.inputs and is_list(op.inputs[0]) else ()
-
-
-def _leaves_elements(op: Operation) -> bool:
-    """Whether an operation on lists works with elements on a device."""
-    return op.opdef.is_pure and (op.opdef.xp or op.opdef.facts.forwards is not None)
 
 
 def _of_element_dtype(op: Operation, args: Sequence[ArgSpec]) -> Sequence[int]:

@@ -100,7 +100,6 @@ class _Record:
       state: The state, see the module's text; GONE if no `SpilledTensor` refers to it.
       slot: Its place in the store, after it was written.
       buffer: The memory into which it is read.
-      arrive: Lets the work of the device wait for the read, see `Store.read`; None if it need not.
       is_read: Whether a thread reads it now, in the state COMING.
       is_dropped: Whether its `SpilledTensor` was deleted.
     """
@@ -113,7 +112,6 @@ class _Record:
     state: str = RESIDENT
     slot: Any = None
     buffer: Any = None
-    arrive: Callable[[], object] | None = None
     is_read: bool = False
     is_dropped: bool = False
 
@@ -149,11 +147,7 @@ class SpilledTensor:
         if record.layout is not None:
             memory.note(record)
         value = record.value
-        if value is None:
-            value = memory.fetch_back(record)
-        if record.arrive is not None:
-            memory.await_copy(record)
-        return value
+        return memory.fetch_back(record) if value is None else value
 
     @property
     def is_away(self) -> bool:
@@ -251,6 +245,8 @@ class Memory:
         self._to_write: collections.deque[_Record] = collections.deque()
         self._is_going = False  # whether work is in the stream
         self.bytes_out = self.bytes_in = 0
+        if place is not None:
+            place.accounts.add(self)
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
@@ -264,7 +260,14 @@ class Memory:
 
     def statistics(self) -> MemoryStatistics:
         """A snapshot of the account."""
-        return MemoryStatistics(self.held, self.peak, self.spilled, self.bytes_out, self.bytes_in)
+        allocated = (0, 0) if self.place is None else self.place.figures()
+        return MemoryStatistics(self.held, self.peak, self.spilled, self.bytes_out, self.bytes_in, *allocated)
+
+    def holders(self) -> str:
+        """The largest holders as text; "" if nothing is held."""
+        with self._changed:
+            self._settle()
+            return self._largest()
 
     @property
     def held(self) -> int:
@@ -339,23 +342,10 @@ class Memory:
             elif record.state == AWAY:
                 if self.limit is not None and self._held + record.nbytes > self._soft:
                     return False
-                try:
-                    self._begin(record)
-                except ResourceExhaustedError:  # the device has less room than its limit
-                    return False
+                self._begin(record)
                 self._to_read.append(record)
                 self._go()
         return True
-
-    def await_copy(self, record: _Record) -> None:
-        """Lets the work of the device wait for the read of `record`.
-
-        It is called before the array is used or deleted.
-        """
-        arrive = record.arrive
-        if arrive is not None:
-            arrive()
-            record.arrive = None
 
     def fetch_back(self, record: _Record) -> Value:
         """See `SpilledTensor.value`."""
@@ -442,14 +432,8 @@ class Memory:
                 self._put_away(record)
 
     def _put_away(self, record: _Record) -> None:
-        self._drop(record)
-        record.state = AWAY
+        record.state, record.value = AWAY, None
         self._lose(record.allocation, record.nbytes)
-
-    def _drop(self, record: _Record) -> None:
-        """Deletes the array of `record`."""
-        self.await_copy(record)
-        record.value = None
 
     def _go(self) -> None:
         """Submits all pending copies as one piece of work.
@@ -501,9 +485,10 @@ class Memory:
         elif state == COMING:
             self._coming -= record.nbytes
         self._resident.pop(record, None)
-        self._drop(record)
-        if record.slot is not None:
-            self._store.free(record.slot)
+        record.value = None
+        slot, record.slot = record.slot, None
+        if slot is not None:
+            self._store.free(slot)
 
     # *** copies; without the lock ***
 
@@ -515,7 +500,7 @@ class Memory:
                 if not are_read:
                     self._write(records)
                     continue
-                with contextlib.suppress(OSError):  # `fetch_back` tries again and raises the error
+                with contextlib.suppress(OSError, ResourceExhaustedError):  # `fetch_back` tries again and raises it
                     self._read(records)
         except BaseException:  # raised by a listener: later copies must still be made
             with self._changed:
@@ -584,11 +569,13 @@ class Memory:
     def _read(self, records: Sequence[_Record]) -> list[Value]:
         """Reads `records`, whose state is `COMING`; the value of a deleted one is None."""
         began, store = time.perf_counter_ns(), self._store
-        known = [(r.slot, r.buffer, r.layout) for r in records]
+        known = [(r.slot, r.layout, r.buffer) for r in records]
         values: list[Value] = [None] * len(records)
+        there = [i for i, (slot, _, _) in enumerate(known) if slot is not None]
         try:
-            arrive = store.read([(slot, buffer) for slot, buffer, _ in known if slot is not None])
-        except OSError:
+            for i, value in zip(there, store.read([known[i] for i in there]), strict=True):
+                values[i] = value
+        except (OSError, ResourceExhaustedError):
             with self._changed:
                 for record in records:
                     if record.state == COMING:
@@ -597,9 +584,6 @@ class Memory:
                     record.buffer = None
                 self._changed.notify_all()
             raise
-        for i, (slot, buffer, layout) in enumerate(known):
-            if slot is not None and layout is not None:
-                values[i] = store.value(layout, buffer)
         with self._changed:
             for record, value in zip(records, values, strict=True):
                 if value is None:
@@ -608,10 +592,7 @@ class Memory:
                 if record.state == COMING:
                     self._coming -= record.nbytes
                     record.state = RESIDENT
-                    record.arrive = arrive  # before the value, which `SpilledTensor.value` reads without the lock
-                    record.value = value
-                    if record.is_dropped:
-                        self._drop(record)
+                    record.value = None if record.is_dropped else value
                     self._resident[record] = None
                 record.buffer = None
             self._changed.notify_all()
@@ -630,13 +611,16 @@ class Memory:
 
     # *** errors ***
 
+    def _largest(self) -> str:
+        largest = sorted(self._allocations.values(), key=lambda h: -h.bytes)
+        held = [f"{h.bytes:,} for {h.name}" + (f" ({h.count:,} values)" if h.count > 1 else "") for h in largest[:5]]
+        return "; ".join(held) + (f"; and {len(largest) - 5} more" if len(largest) > 5 else "")
+
     def _exhausted(
         self, n: int, what: str, swaps: bool | None, failed: OSError | None = None
     ) -> ResourceExhaustedError:
-        largest = sorted(self._allocations.values(), key=lambda h: -h.bytes)
-        held = [f"{h.bytes:,} for {h.name}" + (f" ({h.count:,} values)" if h.count > 1 else "") for h in largest[:5]]
-        more = f"; and {len(largest) - 5} more" if len(largest) > 5 else ""
-        now = f"{self._held:,} bytes are held: {'; '.join(held)}{more}" if held else "nothing is held"
+        largest, held = self._allocations.values(), self._largest()
+        now = f"{self._held:,} bytes are held: {held}" if held else "nothing is held"
         cures = ["let the loop keep less (while_loop(..., save=hr.recompute('sqrt')))"]
         if swaps is None and not any(h.swaps is not None for h in largest):
             cures = ["let what is listed hold less (a queue: a smaller capacity)"]

@@ -197,31 +197,31 @@ class SpillFile:
                 n = os.pwritev(fd, data, offset)
                 offset, data = offset + n, _rest(data, n)
 
-    def read(self, pieces: Sequence[tuple[Slot, np.ndarray]]) -> None:
-        """Reads slots, each into an array with the number of bytes that was written.
+    def buffer(self, layout: Layout) -> np.ndarray:
+        """New memory for the bytes of an array."""
+        return np.empty(layout.span, np.uint8)
+
+    def read(self, pieces: Sequence[tuple[Slot, Layout, np.ndarray]]) -> list[Value]:
+        """Reads arrays.
 
         Args:
-          pieces: The slot and the uint8 array of each.
+          pieces: The slot, the layout and the `buffer` of each.
+
+        Returns:
+          The arrays, in the buffers.
 
         Raises:
           OSError: The disk fails.
         """
         fd = self._number()
-        for offset, data in _runs([(slot, buffer.data) for slot, buffer in pieces]):
+        for offset, data in _runs([(slot, buffer.data) for slot, _, buffer in pieces]):
             while data:
                 n = os.preadv(fd, data, offset)
                 if not n:
                     raise OSError(errno.EIO, "the spill file has been cut short")
                 offset, data = offset + n, _rest(data, n)
-
-    def buffer(self, layout: Layout) -> np.ndarray:
-        """New memory for the bytes of an array."""
-        return np.empty(layout.span, np.uint8)
-
-    def value(self, layout: Layout, buffer: np.ndarray) -> Value:
-        """The array in `buffer`."""
-        array = layout.array(buffer)
-        return array if self._place is None else self._place.put(array)
+        arrays = [layout.array(buffer) for _, layout, buffer in pieces]
+        return arrays if self._place is None else list(map(self._place.put, arrays))
 
     def _number(self) -> int:
         if self._file is None or self._file.closed:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from headrace import dtypes
+from headrace import dtypes, thresholds
 from headrace.device_arrays import is_host
 from headrace.ir import walk
 from headrace.ir.kernel import OnArrays
@@ -36,16 +36,15 @@ if TYPE_CHECKING:
     from headrace.ir.graph import Operation
     from headrace.schedule.program import Instr, Program, Value
 
-_FEWEST: Final = 2  # calls of a segment
-_NONE: Final = -1  # no level
 _Levels: TypeAlias = "tuple[int, int]"  # the greatest of calls of the device, and of other instructions
+_NO_LEVELS: Final = (-1, -1)
 
 
 def make_segments(program: Program) -> None:
     """Replaces calls of kernels of a device by segments."""
     for block in list(program.walk()):
         memories = {i: found for i in block.instrs if (found := _memory(i)) is not None}
-        if len(memories) >= _FEWEST:
+        if len(memories) >= thresholds.SEGMENT_CALLS:
             _divide(block, memories)
 
 
@@ -77,7 +76,7 @@ def _divide(block: Block, memories: Mapping[Instr, ArrayMemory]) -> None:
     others: dict[int, list[Instr]] = defaultdict(list)
     for instr in block.instrs:
         (calls if instr in memories else others)[levels[instr]].append(instr)
-    if max(map(len, calls.values())) < _FEWEST:
+    if max(map(len, calls.values())) < thresholds.SEGMENT_CALLS:
         return
     readers: dict[Value, set[int]] = defaultdict(set)  # the levels of the calls that read it; -1: others do
     for instr in block.instrs:
@@ -88,7 +87,7 @@ def _divide(block: Block, memories: Mapping[Instr, ArrayMemory]) -> None:
     out: list[Instr] = []
     for level in sorted(set(levels.values())):
         mine = calls[level]
-        if len(mine) >= _FEWEST:
+        if len(mine) >= thresholds.SEGMENT_CALLS:
             made = [v for instr in mine for v in instr.made]
             results = tuple([v for v in made if readers[v] - {level}])
             inputs = dict.fromkeys(v for i in mine for v in i.inputs if v.storage != "constant")
@@ -134,9 +133,9 @@ def _levels(block: Block, calls: Collection[Instr], ranks: Mapping[Instr, int]) 
     made: dict[Value, _Levels] = {}
     levels: dict[Instr, int] = {}
     count = max(ranks.values(), default=0) + 1
-    last = _NONE  # of the instructions that keep their order
-    enqueued = _NONE  # of the calls so far
-    inlined = _NONE  # of the calls of inlined functions, whose control edges are those of the functions' calls
+    last = -1  # of the instructions that keep their order
+    enqueued = -1  # of the calls so far
+    inlined = -1  # of the calls of inlined functions, whose control edges are those of the functions' calls
     for instr in block.instrs:
         is_inlined = instr.op.graph is not graph
         before = [made[v] for v in instr.reads if v in made]
@@ -150,14 +149,14 @@ def _levels(block: Block, calls: Collection[Instr], ranks: Mapping[Instr, int]) 
             if is_inlined:
                 inlined = max(inlined, level)
             enqueued = max(enqueued, level)
-            mine = level, _NONE
+            mine = level, -1
         else:
             level = max(of_calls, of_others)
             if instr.op.opdef.facts.awaits:
                 level = max(level, enqueued)
             if not _may_move(instr):
                 last = level = max(level, last, inlined)
-            mine = _NONE, level
+            mine = -1, level
         levels[instr] = level
         waits.add(instr.op, mine)
         made.update(dict.fromkeys(instr.made, mine))
@@ -187,7 +186,7 @@ class _Waits:
 
     def add(self, op: Operation, levels: _Levels) -> None:
         """Sets the levels of an instruction of `op`."""
-        self._known[op] = _greatest([self._known.get(op, (_NONE, _NONE)), levels])
+        self._known[op] = _greatest([self._known.get(op, _NO_LEVELS), levels])
 
     def of(self, op: Operation) -> _Levels:
         """The greatest levels of the instructions for which `op` waits."""
@@ -208,4 +207,4 @@ class _Waits:
 
 
 def _greatest(levels: Sequence[_Levels]) -> _Levels:
-    return max((a for a, _ in levels), default=_NONE), max((b for _, b in levels), default=_NONE)
+    return max((a for a, _ in levels), default=-1), max((b for _, b in levels), default=-1)

@@ -22,11 +22,11 @@ def _is_for_tensorflow(frame: FrameType) -> bool:
     caller: FrameType | None = frame
     if is_ours(frame.f_code.co_filename):
         return False
-    door = sys.modules.get(_DOOR)
+    door = id(sys.modules.get(_DOOR))
     for _ in range(_DEPTH):
         if caller is None:
             return False
-        if any(x is door for x in tuple(caller.f_globals.values())):  # `in` would compare arrays
+        if door in map(id, tuple(caller.f_globals.values())):  # without `id` it would compare arrays
             return True
         caller = caller.f_back
     return False

@@ -12,8 +12,9 @@ from tests.conformance import processes
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test may take as long as its program."""
+    here = Path(__file__).parent
     for item in items:
-        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+        if item.path.parent == here and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(processes.SECONDS + 20))
 
 

@@ -10,6 +10,12 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace.device_arrays import Elements, to_host
+from headrace.resources.memory import Memory
+from headrace.resources.persistent import Vector
+from headrace.resources.step_memory import StepMemory
+from headrace.resources.tensor_list import TensorList
+from headrace.resources.values import arrays_of
 from tests.devices.fake import DEVICE, FAKE, MEMORY
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.5], [0.0, 1.0, 3.0], [2.0, -2.0, 0.125]])
@@ -240,3 +246,27 @@ def test_a_list_that_is_fetched_has_elements_of_the_host() -> None:
     with hr.Session(graph=g, devices={FAKE: 1}) as session:
         fetched = session.run(a.flow, {x: X})
     np.testing.assert_array_equal(fetched.get(1), np.sin(X[1]))
+
+
+@pytest.mark.parametrize("engine", ["auto", "interpret"])
+def test_lists_may_be_requested_on_the_device(engine: str) -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float64, [4, 3], name="x")
+        y = rnn(x)
+        fetches = [*y, *hr.gradients(y, [x])]
+    with hr.Session(graph=g) as session:
+        want = session.run(fetches, {x: X})
+    with hr.Session(graph=g, devices={FAKE: 1}, engine=engine, config={"allow_soft_placement": False}) as session:
+        _same(session.run(fetches, {x: X}), want)
+
+
+def test_values_that_count_as_memory_are_read_on_the_device() -> None:
+    account = StepMemory(Memory(DEVICE, 10_000))
+    saved = [account.memory.save(account, MEMORY.put(row), "a value", False) for row in X]
+    whole = TensorList(hr.float64, (3,), Vector.of(saved))
+    arrays = arrays_of(Elements(MEMORY))
+    np.testing.assert_array_equal(to_host(whole.stack(arrays=arrays)), X)
+    joined, lengths = whole.concat(arrays=arrays)
+    np.testing.assert_array_equal(to_host(joined), X.ravel())
+    assert lengths.tolist() == [3] * 4
+    np.testing.assert_array_equal(to_host(whole.add(whole).get(2)), X[2] * 2.0)

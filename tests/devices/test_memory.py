@@ -102,7 +102,7 @@ def test_loops_swap_on_a_device(engine: str) -> None:
         want = free.run(dx, at)
     with hr.Session(graph=g, devices={FAKE: 1}, memory_limit=160_000, engine=engine) as session:
         np.testing.assert_array_equal(session.run(dx, at), want)
-        found = session.statistics().memory.values()
-        assert sum(m.bytes_in for m in found) > 300_000
-        assert max(m.peak for m in found) <= 160_000
-        assert sum(m.held for m in found) == 0
+        there = session.statistics().memory[NAME if engine == "auto" else HOST]  # lists of the token machine are there
+        assert there.bytes_in > 300_000
+        assert there.peak <= 160_000
+        assert there.held == 0

@@ -239,7 +239,7 @@ def test_a_list_is_empty_while_a_segment_computes() -> None:
         assert given == []
         return arrays[0] * arrays[1], arrays[0]
 
-    first, second = on_list(f, MEMORY)(given)
+    first, second = on_list(f, MEMORY, "f", 1)(given)
     assert type(first) is type(second) is DeviceArray
     np.testing.assert_array_equal(first.array, X * 3)
 
@@ -267,3 +267,8 @@ def test_a_copy_from_a_far_memory_waits_for_its_own_segment(monkeypatch: pytest.
     for is_near, want in ((True, [6]), (False, [3, 3])):
         monkeypatch.setattr(type(MEMORY), "is_near", is_near)
         assert sizes(compiled(build)) == want
+
+
+def test_a_segment_may_have_no_inputs() -> None:
+    source = compiled(lambda x: hr.sin(hr.fill([3], hr.constant(2.0, hr.float64))))
+    assert sizes(source) == [2]

@@ -261,6 +261,33 @@ def test_pooling_of_images(
     assert not left
 
 
+def test_a_result_carries_the_places_of_its_maxima(there: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient by the same array and windows does not search for them again."""
+    pooling = importlib.import_module("headrace.devices.torch.pooling")
+    registering = importlib.import_module("headrace.devices.torch.registering")
+    searches: list[Any] = []
+    search = pooling._MAX_WITH_INDICES[2]
+    monkeypatch.setitem(pooling._MAX_WITH_INDICES, 2, lambda *args: searches.append(args) or search(*args))
+    windows: dict[str, Any] = {"T": dtypes.float32, "ksize": (1, 2, 2, 1), "padding": "SAME", "data_format": "NHWC"}
+    x, other = (there.put(_RNG.standard_normal((2, 5, 5, 3)).astype(np.float32)) for _ in range(2))
+
+    def kernel(type: str, stride: int = 2) -> Any:
+        return registering.registered[type](there.xp, {**windows, "strides": (1, stride, stride, 1)})
+
+    y = kernel("MaxPool")(x)
+    carried = kernel("MaxPoolGrad")(x, y, y)
+    assert len(searches) == 1
+    assert bool((carried == kernel("MaxPoolGrad")(x, y.clone(), y)).all())
+    assert len(searches) == 2
+    kernel("MaxPoolGrad")(other, y, y)
+    assert len(searches) == 3
+    kernel("MaxPoolGrad", 1)(x, there.put(np.ones((2, 5, 5, 3), np.float32)), x)
+    assert len(searches) == 4
+    searches.clear()  # a view of an array holds it
+    del x
+    assert y._places.x() is None
+
+
 # *** Few of many ***
 
 

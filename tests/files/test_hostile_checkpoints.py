@@ -321,13 +321,13 @@ def file_of(blocks: list[bytes], index: bytes | None = None, handles: Any = None
 
 
 LONG = b"k" * 200_000
-UNFOLDING = [(0, b"", b""), (0, LONG, b""), *[(len(LONG) + i, b"k", b"") for i in range(100_000)]]
+UNFOLDING = table([(0, b"", b""), (0, LONG, b""), *[(len(LONG) + i, b"k", b"") for i in range(100_000)]])
 TABLES = {
     "empty": (b"", "does not end as a table"),
     "a footer only": (bytes(40) + struct.pack("<Q", sstable.MAGIC), "last blocks are not one behind the other"),
     "nothing but ones": (b"\xff" * 48, "does not end as a table"),
-    "keys unfold to 20 GB": (file_of([table(UNFOLDING)]), "far more room"),
-    "keys that unfold, in the index": (file_of([], table(UNFOLDING)), "a number is not written"),
+    "keys unfold to 20 GB": (file_of([UNFOLDING]), "far more room"),
+    "keys that unfold, in the index": (file_of([], UNFOLDING), "a number is not written"),
     "a block again and again": (
         file_of([table([(0, b"", b"")])], handles=[(0, 11)] * 1000),
         "not one behind the other",

@@ -61,6 +61,12 @@ def sampled() -> list[tuple[str, DType]]:
     return [(r.type, d) for r in records() if r.sample is not None for d in first_types(r) if cases(r.type, d)]
 
 
+def first_sampled() -> dict[str, DType]:
+    """Each op with a sampler, with the first dtype that the sampler has cases for."""
+    found = {r.type: next((d for d in first_types(r) if cases(r.type, d)), None) for r in records()}
+    return {type: dtype for type, dtype in found.items() if dtype is not None}
+
+
 def flat(inputs: Iterable[Any]) -> list[np.ndarray]:
     """The inputs of a case, list arguments spread out."""
     out: list[np.ndarray] = []

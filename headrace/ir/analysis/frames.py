@@ -168,6 +168,11 @@ def derive(ops: Sequence[Operation]) -> FrameTree:
     """
     root = _Draft("", None)
     drafts = {"": root}
+    if not any(op.opdef.primitive or op.type == "LoopCond" for op in ops):
+        if not walk.ascends(ops):
+            walk.toposort(ops)  # raises an error for a cycle
+        root.ops += ops
+        return _finished(drafts, dict.fromkeys(ops, root))
     outputs_in: dict[Operation, _Draft] = {}  # the frame of each operation's outputs
     fires_in: dict[Operation, _Draft] = {}
     back_edges: list[BackEdge] = []

@@ -156,14 +156,19 @@ class ListWriter(Names):
         if (found.kind == ROWS or instr.inputs[0] in self.stacked) and n == -1:
             self.assign(instr, this)
             return
-        rows = this if found.kind == LIST else f"list({this})"
+        rows = self._present(this, found) if found.kind == LIST else f"list({this})"
         text = self._joined(instr, found, runtime.stacked, runtime.stacked_alike, rows, str(n))
         self.assign(instr, text, (this, self.text(instr.inputs[1])))
 
     def _gather(self, instr: Compute, found: ListOperation) -> None:
         this, indices = map(self.text, instr.inputs[:2])
-        text = self._joined(instr, found, runtime.gathered, runtime.gathered_alike, this, indices)
+        rows = self._present(this, found)
+        text = self._joined(instr, found, runtime.gathered, runtime.gathered_alike, rows, indices)
         self.assign(instr, text, (this, indices))
+
+    def _present(self, this: str, found: ListOperation) -> str:
+        """The elements of a list as arrays; numpy converts those on the host by itself."""
+        return f"[{MEMORY}.get(x) for x in {this}]" if found.is_counted and found.memory is not None else this
 
     def _joined(self, instr: Compute, found: ListOperation, known: Any, alike: Any, rows: str, which: str) -> str:
         """Writes a call of `known` for host elements of stated shape, else of `alike`."""
@@ -181,15 +186,16 @@ class ListWriter(Names):
     def _concat(self, instr: Compute, found: ListOperation) -> None:
         op = instr.op
         this, shape, dims = map(self.text, instr.inputs)
+        rows = self._present(this, found)
         names = [self.name_for(v) if v is not None else "_" for v in instr.outputs]
         stated = known_shape(op.inputs[1])
         if (stated is None or stated[:1] == (None,)) and op.inputs[2].shape == (0,):
             known = op.outputs[0].shape
             pattern = None if known is None else known[1:]
             joined = self.out.bind(runtime.concatenated, "f")
-            call = f"{joined}({this}, {pattern}, {shape}, {dims}, {self._by_kernel(instr, found)})"
+            call = f"{joined}({rows}, {pattern}, {shape}, {dims}, {self._by_kernel(instr, found)})"
         else:
-            call = f"{self._by_kernel(instr, found)}({this}, {shape}, {dims})"
+            call = f"{self._by_kernel(instr, found)}({rows}, {shape}, {dims})"
         self.out.line(f"{', '.join(names)} = {call}", op, (this, shape, dims))
 
 

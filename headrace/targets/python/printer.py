@@ -134,12 +134,14 @@ class Printer(InstructionWriter):
         """Writes a segment as a function of arrays, and its call."""
         out, name = self.out, self.out.new("segment")
         values = f"[{', '.join(map(self.text, instr.inputs))}]"
-        out.begin(f"def {name}(values):", out.bind(functools.partial(on_list, memory=instr.memory), "d"))
+        calls = instr.block.instrs
+        made = functools.partial(on_list, memory=instr.memory, name=instr.op.name, kernels=len(calls))
+        out.begin(f"def {name}(values):", out.bind(made, "d"))
         params = [out.new("p") for _ in instr.inputs]
-        out.line(f"{', '.join(params)}, = values")
+        out.line(f"[{', '.join(params)}] = values")
         out.line("values.clear()")
         outer, self.texts = self.texts, dict(zip(instr.inputs, params, strict=True))
-        for each in instr.block.instrs:
+        for each in calls:
             self._array_call(each)
         out.line(f"return {', '.join(map(self.text, instr.made))}", instr.op)
         out.end()
@@ -167,7 +169,7 @@ class Printer(InstructionWriter):
         self.texts.update((v, name) for v, name in zip(instr.outputs, names, strict=True) if v is not None)
         call = f"{out.bind(factory.on_arrays(instr.op), 'k')}({', '.join(inputs)})"
         out.line(f"{', '.join(names)} = {call}", instr.op, inputs)
-        self.use_blas(instr.op)
+        self.use_libraries(instr.op)
         self.drop(instr.drops)
 
     # *** groups ***
