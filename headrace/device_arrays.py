@@ -278,9 +278,14 @@ def is_host(value: Any) -> bool:
     return type(value) is not DeviceArray
 
 
-def to_host(value: Any) -> Any:
-    """Returns a value on the host: an array of numpy for one of a device."""
-    return value.to_host() if type(value) is DeviceArray else value
+def to_host(value: Any, look: Callable[[], object] | None = None) -> Any:
+    """Returns a value on the host: an array of numpy for one of a device.
+
+    Args:
+      value: the value.
+      look: see `ArrayMemory.get`.
+    """
+    return value.to_host(look) if type(value) is DeviceArray else value
 
 
 def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] = ()) -> Callable[..., Any]:

@@ -197,7 +197,8 @@ class StreamSpan:
       end: the end, in the same unit.
       step: the number of the step.
       device: the device.
-      stream: the stream: "compute" runs heavy kernels, "copy" swaps values out and in.
+      stream: the stream: "compute" runs heavy kernels, "copy" swaps values out and in, "copy in" and "copy out" are
+        those of a GPU.
       name: the name of the work.
       bytes: number of bytes that it moved.
     """

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.device_arrays import to_host
 from headrace.dist.codec import encode_token
 from headrace.execute.rendezvous import LocalRendezvous
 
@@ -59,7 +60,7 @@ class WorkerRendezvous(LocalRendezvous):
             super().send(key, value, cause)
         else:
             number, link = outlet
-            link.send(encode_token(self._step, number, key[1], key[2], value, cause), flush=False)
+            link.send(encode_token(self._step, number, key[1], key[2], to_host(value), cause), flush=False)
 
     def deliver(self, edge: str, token: Token) -> None:
         """Hands over a token from another worker.

@@ -33,6 +33,8 @@ from headrace.registry import Registry
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from headrace.execute.step import Step
+
 HERE: Final = DeviceSpec(job="localhost", replica=0, task=0)
 
 
@@ -170,6 +172,14 @@ class LocalDevice(Device):
     def compute(self) -> Stream:
         """Returns the stream of heavy kernels."""
         return self.stream("compute")
+
+    def trace(self, step: Step) -> Callable[[], object]:
+        """Observes copies of the device for the listener of a step, from now on.
+
+        Returns:
+          A function that ends this and tells the listener of them, each as a `step_events.StreamSpan`.
+        """
+        return lambda: None
 
     def close(self) -> None:
         with self._lock:

@@ -30,6 +30,7 @@ import numpy as np
 
 from headrace import flags, thresholds
 from headrace.denormals import unflushed, user_mode
+from headrace.device_arrays import is_host, to_host
 from headrace.errors import DeadlineExceededError, InternalError, ResourceExhaustedError
 from headrace.execute import plan as plans
 from headrace.execute.acyclic_propagator import AcyclicPropagator
@@ -198,7 +199,7 @@ class Executor:
             op = next(n.op for n in self.plan.retvals if n.position == position)
             raise dead_fetch(known_as(op.inputs[0]), position, self._dead.get(position))
         self.results[position] = None
-        return value
+        return to_host(value, self.step.look)
 
     def has(self, position: int) -> bool:
         """Whether a fetch has its value or is known to be dead."""
@@ -442,7 +443,7 @@ class Executor:
                 node.op,
             )
         x = x.read() if node.reads else x
-        self.results[node.position] = self.ports.get(x, node.op.inputs[0].dtype) if self.ports.copies else x
+        self.results[node.position] = self.ports.begin_get(x, node.op.inputs[0].dtype) if self.ports.copies else x
         self.propagator.absorbed(it)
 
     def _call(self, node: PlanNode, it: Iteration, x: Any) -> None:
@@ -509,7 +510,7 @@ class Executor:
         """Ships the token of the Send `node`, dead if there is an `origin`."""
         ports = self.ports
         if ports.copies and origin is None and node.arity:
-            value = ports.get(value, node.op.inputs[0].dtype)
+            value = ports.begin_get(value, node.op.inputs[0].dtype)
         if self._observer is not None:
             self._observer.sent(node, it, value, origin)
         self.sent += 1
@@ -535,6 +536,8 @@ class Executor:
             self.propagator.dead(node.dead, it, cause)
             return (cause,)
         if node.n_outputs:
+            if not is_host(value):  # the sender has begun a copy
+                value = to_host(value, self.step.look)
             if self.ports.copies:
                 value = self.ports.put(value, node.op.outputs[0].dtype)
             self.propagator.done(node, it, value)

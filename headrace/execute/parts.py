@@ -105,6 +105,8 @@ class Parts(PartsDriver):
         self._seconds = 0.0
         self._begun = 0
         self._until: Sequence[int] | None = None
+        # the ends of traces of the devices
+        self._traces = [] if step.listener is None else [environment.devices[name].trace(step) for name in plans]
         self._is_paused = False
         self._error: BaseException | None = None
         self._runnable: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
@@ -117,6 +119,12 @@ class Parts(PartsDriver):
         self._over: queue.SimpleQueue[None] = queue.SimpleQueue()  # an entry for each given thread that has ended
 
     # *** the interface of the owner ***
+
+    def abandon(self) -> None:
+        super().abandon()
+        traces, self._traces = self._traces, []
+        for end in traces:
+            end()
 
     def statistics(self) -> RunStatistics:
         """State of the run at this moment."""

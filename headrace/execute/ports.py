@@ -6,10 +6,11 @@ of one device's part of a step.
 
 **Device memory.** A device of another type than CPU may have a memory that numpy cannot reach (`MemoryPorts`). Numbers
 and bools are then in the form that the device's `put` returns. The executor calls `put` on values that are fed or
-received, and `get` on values that are fetched or sent. So the kernels of the device receive its own values only, and no
-other kernel receives one. Between these points the token machine passes values on without reading them, loop variables
-included. The one exception is a value that decides where a token goes (the predicate of a Switch): `get` is called on
-it first. Strings, resources and variants are Python objects and stay as they are.
+received, and `get` on values that are fetched or sent. A copy from a far memory only begins then, and the receiver or
+the fetch waits for it. So the kernels of the device receive its own values only, and no other kernel receives one.
+Between these points the token machine passes values on without reading them, loop variables included. The one exception
+is a value that decides where a token goes (the predicate of a Switch): `get` is called on it first. Strings, resources
+and variants are Python objects and stay as they are.
 """
 
 from __future__ import annotations
@@ -86,6 +87,10 @@ class Ports:
 
     def get(self, value: Any, dtype: DType) -> Any:
         """Inverse of `put`."""
+        return value
+
+    def begin_get(self, value: Any, dtype: DType) -> Any:
+        """Begins `get`, so that `to_host` of the result is that of `get`."""
         return value
 
     def predicate(self, value: Any) -> bool:
@@ -171,6 +176,12 @@ class MemoryPorts(DevicePorts):
         if not is_host(value):  # also the value of a reference
             return to_host(value)
         return self._device.get(value) if _is_kept(dtype) else value
+
+    def begin_get(self, value: Any, dtype: DType) -> Any:
+        if is_host(value) or value.memory.is_near:
+            return self.get(value, dtype)
+        value.memory.begin_get(value)
+        return value
 
     def predicate(self, value: Any) -> bool:
         return super().predicate(self._device.get(value))

@@ -136,10 +136,15 @@ class Event:
             self.stream, self.position = found, found.enqueued + 1
             position = self.position
 
-            def happen() -> None:
-                self.times[position] = found.clock
+            enqueued = self.cuda.now
 
+            def happen() -> None:
+                self.times[position] = max(found.clock, enqueued)
+
+            is_idle = not found.queue
             found.enqueue("", happen)
+            if is_idle:
+                found.run()
 
     def query(self) -> bool:
         """Whether it has happened. Each question lets one piece of the work before it run."""

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace import step_events
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
 
 pytest.importorskip("torch", reason="PyTorch is not installed (pip install -e '.[torch]')")
 pytestmark = [pytest.mark.system, pytest.mark.one_engine]
 
-from tests.devices.simulated_cuda import CUDA, DEVICE, FAR  # noqa: E402  # it needs PyTorch
+from tests.devices.simulated_cuda import CUDA, DEVICE, FAR, STREAMS  # noqa: E402  # it needs PyTorch
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -224,3 +225,53 @@ def test_a_wait_for_the_device_ends_with_the_time_of_the_step() -> None:
             session.run(y, {x: X}, timeout_ms=1)
         CUDA.is_stuck = False
         np.testing.assert_array_equal(session.run(y, {x: X}), np.sin(X))
+
+
+# *** the token machine ***
+
+
+def test_a_sent_value_is_copied_while_its_device_goes_on() -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float64, [3])
+        with hr.device(DEVICE):
+            first = hr.sin(x)
+            second = hr.tanh(hr.cos(first))
+        with hr.device("/cpu:0"):
+            y = hr.exp(first)
+    with hr.Session(graph=g, devices={FAR: 1}, engine="interpret") as session:
+        CUDA.reset()
+        got = session.run([y, second], {x: X})
+    assert CUDA.labels() == ["copy", "sin", "copy", "cos", "tanh", "copy"]
+    assert min(CUDA.waits) >= 5, "the host waits when the device has its work"
+    np.testing.assert_array_equal(got[0], np.exp(np.sin(X)))
+    np.testing.assert_allclose(got[1], np.tanh(np.cos(np.sin(X))), rtol=1e-12)
+
+
+def test_a_trace_shows_that_copies_overlap_with_computing() -> None:
+    with hr.Graph() as g:
+        x = hr.placeholder(hr.float64, [3])
+        with hr.device(DEVICE):
+            first = hr.sin(x)
+            second = hr.tanh(hr.cos(first))
+    events: list[step_events.Event] = []
+    with hr.Session(graph=g, devices={FAR: 1}) as session:
+        session.run([first, second], {x: X})
+        CUDA.reset()
+        CUDA.costs["copy"] = 2.0
+        session.run([first, second], {x: X}, options=hr.RunOptions(listener=events.append))
+    spans = [e for e in events if isinstance(e, step_events.StreamSpan)]
+    copies = [w for w in CUDA.log if w.label == "copy"]
+    kernels = [w for w in CUDA.log if w.label in ("cos", "tanh")]
+    assert [(s.stream, s.name, s.bytes) for s in spans] == [
+        ("copy in", "copy in: float64[3]", 24),
+        ("copy out", "copy out: float64[3]", 24),
+        ("copy out", "copy out: float64[3]", 24),
+    ]
+    zero = spans[0].time - copies[0].start * 1e6  # a unit of the simulation is 1 ms
+    for span, copy in zip(spans, copies, strict=True):
+        assert span.time == pytest.approx(zero + copy.start * 1e6)
+        assert span.end == pytest.approx(zero + copy.end * 1e6)
+    computed = [(zero + w.start * 1e6, zero + w.end * 1e6) for w in kernels]
+    assert any(begin < spans[1].end and spans[1].time < end for begin, end in computed), "they overlap"
+    assert isinstance(events[-1], step_events.StepEnd)
+    assert not STREAMS._traces, "later copies are not timed"

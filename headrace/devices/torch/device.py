@@ -15,7 +15,7 @@ from headrace.devices.torch import updates
 from headrace.devices.torch.allocator import Allocator
 from headrace.devices.torch.graphs import Graphs, Replayed
 from headrace.devices.torch.pinned import PinnedStore
-from headrace.devices.torch.streams import Streams
+from headrace.devices.torch.streams import Copy, Streams
 from headrace.devices.torch.tensors import array_of, copied, has_order, is_private, tensor_of
 from headrace.errors import HeadraceError, InvalidArgumentError, ResourceExhaustedError
 from headrace.execute.devices import LocalDevice, device_types
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableSet, Sequence
 
     from headrace.device_arrays import Holders
+    from headrace.execute.step import Step
     from headrace.ir.device import DeviceSpec
 
 #: Dtypes that tensors of the device have. PyTorch has the other unsigned integers, and few functions of them.
@@ -161,7 +162,7 @@ class TorchMemory:
     def begin_get(self, value: DeviceArray) -> None:
         """Begins the copy of a value to the host, if this memory is far."""
         if self.streams is not None and value.departure is None:
-            value.departure = self.streams.to_host(value.array)
+            value.departure = self._begun(self.streams, value)
 
     def get(self, value: DeviceArray, look: Callable[[], object] | None = None) -> Any:
         """Returns the elements of a value in this memory as an array of numpy.
@@ -173,10 +174,17 @@ class TorchMemory:
             raise InvalidArgumentError(f"{value!r} is not in the memory of {self.name}")
         if self.streams is None:
             return array_of(value.array)
-        departure = value.departure or self.streams.to_host(value.array)
+        departure = value.departure or self._begun(self.streams, value)
         value.departure = None
         try:
             return array_of(departure.wait(look)).copy()
+        except RuntimeError as e:
+            raise self.error_of(e) from e
+
+    def _begun(self, streams: Streams, value: DeviceArray) -> Copy:
+        """Begins the copy of a value to the host."""
+        try:
+            return streams.to_host(value.array)
         except RuntimeError as e:
             raise self.error_of(e) from e
 
@@ -226,6 +234,10 @@ class TorchDevice(LocalDevice):
 
     def put(self, array: Any) -> Any:
         return self.memory.put(array)
+
+    def trace(self, step: Step) -> Callable[[], object]:
+        streams = self.memory.streams
+        return super().trace(step) if streams is None else streams.trace(self.name, step).end
 
     def get(self, value: Any) -> Any:
         return self.memory.get(value) if type(value) is DeviceArray else value

@@ -30,12 +30,13 @@ from __future__ import annotations
 
 import functools
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 
-from headrace import flags, thresholds
-from headrace.errors import DeadlineExceededError
+from headrace import flags, step_events, thresholds
+from headrace.errors import DeadlineExceededError, HeadraceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,16 @@ class Cuda(Protocol):
     def Event(self, enable_timing: bool) -> CudaEvent: ...
     def current_stream(self, device: torch.device) -> CudaStream: ...
     def stream(self, stream: Any) -> AbstractContextManager[Any]: ...
+
+
+class TracedStep(Protocol):
+    """The part of a step that `Streams.trace` uses (`execute.step.Step`)."""
+
+    id: int
+    listener: step_events.Listener | None
+    cancelled: BaseException | None
+
+    def look(self, doing: str = "") -> None: ...
 
 
 class Copy:
@@ -150,6 +161,7 @@ class Streams:
     def __init__(self, cuda: Cuda, place: torch.device) -> None:
         self._cuda = cuda
         self.place = place
+        self._traces: weakref.WeakSet[CopyTrace] = weakref.WeakSet()
 
     @functools.cached_property
     def inward(self) -> CudaStream:
@@ -182,11 +194,12 @@ class Streams:
         Returns:
           The copy; `Copy.arrived` is its result.
         """
+        is_timed = is_timed or bool(self._traces)
         with self._cuda.stream(self.inward):
             pinned = source.pin_memory()
             began = self.mark(self.inward, True) if is_timed else None
             tensor = pinned.to(self.place, non_blocking=True)
-            return Copy(self, tensor, IN, began, self.mark(self.inward, is_timed))
+            return self._noted(Copy(self, tensor, IN, began, self.mark(self.inward, is_timed)))
 
     def to_host(self, source: torch.Tensor, is_timed: bool = False) -> Copy:
         """Begins a copy to pinned memory of the host.
@@ -198,6 +211,7 @@ class Streams:
         Returns:
           The copy; `Copy.wait` returns its result.
         """
+        is_timed = is_timed or bool(self._traces)
         source = source.resolve_conj().resolve_neg()  # else PyTorch would do it to the result, before the copy ends
         self.outward.wait_event(self.mark(self.compute))
         with self._cuda.stream(self.outward):
@@ -205,4 +219,65 @@ class Streams:
             tensor = torch.empty_like(source, device="cpu", pin_memory=True)
             tensor.copy_(source, non_blocking=True)
             source.record_stream(self.outward)
-            return Copy(self, tensor, OUT, began, self.mark(self.outward, is_timed))
+            return self._noted(Copy(self, tensor, OUT, began, self.mark(self.outward, is_timed)))
+
+    def trace(self, device: str, step: TracedStep) -> CopyTrace:
+        """Returns a trace of the copies from now on; see `CopyTrace`."""
+        origin = self.mark(self._cuda.Stream(self.place), is_timed=True)
+        trace = CopyTrace(device, step, origin)
+        self._traces.add(trace)
+        return trace
+
+    def _noted(self, copy: Copy) -> Copy:
+        """Returns a copy, after adding it to the traces."""
+        for trace in tuple(self._traces):
+            trace.copies.append(copy)
+        return copy
+
+
+class CopyTrace:
+    """The copies of a device while a step runs, for the listener of the step.
+
+    They are the copies of all steps that run meanwhile. Their times are those of the device, related to the clock of
+    the host by an event in a stream that has no other work. A trace that is dropped ends.
+
+    Args:
+      device: the name of the device in events.
+      step: the step.
+      origin: a timed event that happens now.
+
+    Attributes:
+      copies: the copies so far.
+    """
+
+    def __init__(self, device: str, step: TracedStep, origin: CudaEvent) -> None:
+        self._device, self._step, self._origin = device, step, origin
+        self._start = time.perf_counter_ns()
+        self.copies: list[Copy] = []
+
+    def end(self) -> None:
+        """Tells the listener of the copies, after a wait if the step goes on."""
+        copies, self.copies = self.copies, []
+        for copy in copies:
+            try:
+                if self._step.cancelled is None:
+                    copy.wait(self._step.look)
+                elif not copy.is_done:
+                    continue
+            except (HeadraceError, RuntimeError):  # the step or the device has failed, which the step reports
+                return
+            self._tell(copy)
+
+    def _tell(self, copy: Copy) -> None:
+        step = self._step
+        if copy.began is None or step.listener is None:  # another thread began it before the trace
+            return
+        tensor, stream = copy.tensor, f"copy {copy.way}"
+        name = f"{stream}: {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        nbytes = tensor.numel() * tensor.element_size()
+        began, ended = self._at(copy.began), self._at(copy.ended)
+        step.listener(step_events.StreamSpan(began, ended, step.id, self._device, stream, name, nbytes))
+
+    def _at(self, event: CudaEvent) -> int:
+        """The time of an event on the clock of the host, in nanoseconds."""
+        return self._start + int(self._origin.elapsed_time(event) * 1e6)
