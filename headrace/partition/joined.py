@@ -76,6 +76,7 @@ class _Join:
         self._on_device: set[Tensor] = set()  # apart from lists
         self._lists: ListFamilies
         self._vectors: frozenset[Tensor]
+        self._variables: dict[Operation, list[bool]] = {}  # of loops, from which the rounds of outer loops go on
         self._copies: dict[Tensor, Tensor] = {}
         self.is_far = not memory_of(device).is_near
 
@@ -159,7 +160,8 @@ class _Join:
         """Residence of the variables of a loop."""
         cond, body = op.attrs["cond"], op.attrs["body"]
         constant = [is_constant(body, k) for k in range(len(op.inputs))]
-        there = [c and self._is_there(t) for c, t in zip(constant, op.inputs, strict=True)]
+        there = self._variables.get(op) or [False] * len(constant)
+        there = [v or (c and self._is_there(t)) for v, c, t in zip(there, constant, op.inputs, strict=True)]
         while True:
             results = self.flow(body, there)
             following = [t or (r and not c) for t, r, c in zip(there, results, constant, strict=True)]
@@ -170,6 +172,7 @@ class _Join:
                     for k, (t, c) in enumerate(zip(there, constant, strict=True))
                 ]
             if following == there:
+                self._variables[op] = there
                 return there
             there = following
 
