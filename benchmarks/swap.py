@@ -87,10 +87,13 @@ def swap(repeats: int = 15, size: Lstm = Lstm()) -> list[Result]:
     return results
 
 
-def _graph(size: Lstm, may_swap: bool = True) -> tuple[hr.Graph, list[hr.Tensor], dict[hr.Tensor, np.ndarray]]:
+def graph_of(
+    size: Lstm, may_swap: bool = True, device: str | None = None
+) -> tuple[hr.Graph, list[hr.Tensor], dict[hr.Tensor, np.ndarray]]:
+    """The graph of the program, its fetches (the loss and derivatives) and its feeds."""
     rng = np.random.default_rng(0)
     shape, weights = (size.batch, size.hidden), (2 * size.hidden, 4 * size.hidden)
-    with hr.Graph() as g:
+    with hr.Graph() as g, hr.device(device):
         x, h, c = (hr.placeholder("float32", shape, name) for name in "xhc")
         w = hr.placeholder("float32", weights, "w")
 
@@ -107,7 +110,7 @@ def _graph(size: Lstm, may_swap: bool = True) -> tuple[hr.Graph, list[hr.Tensor]
 
 
 def _call(size: Lstm, limit: int | None, optimize: str = "on") -> Callable[[], Any]:
-    graph, fetches, feeds = _graph(size)
+    graph, fetches, feeds = graph_of(size)
     with flags.override(OPTIMIZE=optimize):
         call = hr.Session(graph=graph, memory_limit=limit).make_callable(fetches, list(feeds))
         values = list(feeds.values())
@@ -117,7 +120,7 @@ def _call(size: Lstm, limit: int | None, optimize: str = "on") -> Callable[[], A
 
 def _refused(size: Lstm) -> int:
     """Bytes that the session holds when it refuses the step."""
-    graph, fetches, feeds = _graph(size, may_swap=False)
+    graph, fetches, feeds = graph_of(size, may_swap=False)
     with hr.Session(graph=graph, memory_limit=size.limit) as session:
         try:
             session.run(fetches, feeds)
@@ -129,7 +132,7 @@ def _refused(size: Lstm) -> int:
 
 def _overlap(size: Lstm) -> tuple[float, int, int]:
     """Share of the copies' time in which operations run, and the bytes of the copies."""
-    graph, fetches, feeds = _graph(size)
+    graph, fetches, feeds = graph_of(size)
     events: list[step_events.Event] = []
     with hr.Session(graph=graph, memory_limit=size.limit) as session:
         session.run(fetches, feeds, options=hr.RunOptions(listener=events.append))
@@ -168,7 +171,7 @@ def _resident(size: Lstm, limit: int) -> int:
 
 
 def _grown(size: Lstm, limit: int) -> int:
-    graph, fetches, feeds = _graph(size)
+    graph, fetches, feeds = graph_of(size)
     before = begin()
     call = hr.Session(graph=graph, memory_limit=limit or None).make_callable(fetches, list(feeds))
     for _ in range(3):

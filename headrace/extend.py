@@ -131,6 +131,7 @@ def register_op(
     shape: ShapeRule | None = None,
     kernel: KernelFactory | None = None,
     xp: bool = False,
+    host: tuple[str, ...] = (),
     stateful: KernelFactory | None = None,
     async_: KernelFactory | None = None,
     grad: GradRule | None = None,
@@ -157,6 +158,7 @@ def register_op(
         tuple.
       xp: whether the kernel is `(xp, attrs) -> f(*arrays)` and computes in any namespace `xp` of the Python array API
         standard, so that devices of other libraries than numpy run the op.
+      host: the names of the inputs whose elements the kernel reads (axes, sizes), which devices take from the host.
       stateful: the kernel of an op with effects: `(ctx, attrs) -> f(*arrays)`, made once a step; `ctx` is a
         `KernelContext`.
       async_: the kernel of an op that may wait: `(ctx, attrs) -> f(*arrays, done)`. Exactly one of the three kernels is
@@ -180,7 +182,7 @@ def register_op(
     Raises:
       InvalidArgumentError: `type` is not a valid name of an op type, or `ins` or `outs` does not describe arguments.
       TypeError: `shape` or `grad` is missing, a function argument is not callable, the number of kernels is not one, or
-        `facts` contradict the arguments.
+        `facts` or `host` contradict the arguments.
       DuplicateError: an op type of this name exists (also a KeyError); the text names the line that registered it.
 
     Example:
@@ -232,6 +234,7 @@ def register_op(
         shape=shape,
         kernel=kernel,
         xp=xp,
+        host=host,
         stateful=stateful,
         async_=async_,
         grad=grad,

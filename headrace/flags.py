@@ -241,6 +241,15 @@ ACCUMULATOR_LIMIT: Final = _flag(
     "Limit in bytes of the residuals that the gradient of a loop keeps of one value; 0: three quarters of the "
     "machine's memory.",
 )
+PINNED_LIMIT: Final = _flag(
+    "PINNED_LIMIT",
+    int,
+    0,
+    "a whole number of bytes, 0 or more",
+    _is_int(0),
+    "Limit in bytes of the pinned memory for values that loops on GPUs swap out, in one process; 0: half of the "
+    "machine's memory.",
+)
 SPILL_FOLDER: Final = _flag(
     "SPILL_FOLDER",
     str,
@@ -256,6 +265,14 @@ NATIVE: Final = _flag(
     "on or off",
     lambda v: v in ("on", "off"),
     "on: parts of compiled steps run as machine code, where llvmlite is installed; off: all of them run in Python.",
+)
+CUDA_GRAPHS: Final = _flag(
+    "CUDA_GRAPHS",
+    str,
+    "on",
+    "on or off",
+    lambda v: v in ("on", "off"),
+    "on: operations of a step on a CUDA device are captured and replayed as CUDA graphs; off: each is called.",
 )
 CACHE: Final = _flag(
     "CACHE",
@@ -306,9 +323,16 @@ def accumulator_limit() -> int:
       >>> limit
       1000
     """
-    if ACCUMULATOR_LIMIT.value:
-        return ACCUMULATOR_LIMIT.value
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4 * 3
+    return ACCUMULATOR_LIMIT.value or _machine_memory() // 4 * 3
+
+
+def pinned_limit() -> int:
+    """The flag PINNED_LIMIT in bytes; for 0 half of the machine's memory."""
+    return PINNED_LIMIT.value or _machine_memory() // 2
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cache_folder() -> str:
@@ -460,6 +484,7 @@ __all__ = [
     "ENGINES",
     "NATIVE",
     "OPTIMIZE",
+    "PINNED_LIMIT",
     "RUN_EAGERLY",
     "SILENT_WAIT",
     "SPILL_FOLDER",
@@ -476,6 +501,7 @@ __all__ = [
     "environment_of_child",
     "override",
     "page",
+    "pinned_limit",
 ]
 # fmt: on
 

@@ -330,8 +330,9 @@ def inform_of_missing(environment: Environment, ops: Sequence[Operation]) -> Non
 def partitioned(environment: Environment, lowered: Lowered, placement: Placement) -> Mapping[str, Part]:
     """Cuts a placed step into one part for each device."""
     from headrace.partition import partition
+    from headrace.partition.list_families import with_lists_on_host
 
-    ops, of = lowered.ops, placement.of
+    ops, of = lowered.ops, with_lists_on_host(lowered.ops, placement.of)
     seconds: Mapping[Operation, float] | None = None
     if environment.options.recv_scheduling:
         costs, models = environment.costs(), {d.name: d for d in environment.cluster.devices}

@@ -19,7 +19,7 @@ from headrace import flags, forking, notices, step_events, thresholds, traceback
 from headrace.api.scopes import current_graph
 from headrace.errors import CancelledError, FeedError, InvalidArgumentError, OpError, UnimplementedError
 from headrace.execute.devices import HERE, DeviceAttributes
-from headrace.execute.entered import entered, threads_of
+from headrace.execute.entered import entered, library_threads_of, threads_of
 from headrace.execute.step import Step
 from headrace.explain import Explanation, explanation
 from headrace.fetches import (
@@ -570,7 +570,8 @@ class Session:
 
     def _called(self, code: Compiled, step: Step | None, fed: Sequence[Any]) -> list[Any]:
         """Returns the fetches of compiled code in which no kernel may block its thread."""
-        with entered(code.flushes, threads_of(code, self._blas_threads)):
+        n = self._blas_threads
+        with entered(code.flushes, threads_of(code, n), library_threads_of(code, n)):
             return as_own(list(code.run(step, fed)))
 
     def _measured(

@@ -7,10 +7,9 @@ process. Methods of a target may be called by several threads at once.
 
 from __future__ import annotations
 
-import functools
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
 
 from headrace import forking, thresholds
@@ -23,6 +22,7 @@ from headrace.execute.run import RunEnvironment
 from headrace.execute.static_schedule import StaticProgram, static_schedule
 from headrace.execute.step import Step
 from headrace.execute.threads import Pool
+from headrace.ir.kernel import has_namespace, memory_of
 from headrace.records import record
 from headrace.resources.manager import ResourceManager
 from headrace.resources.memory import Memory
@@ -31,6 +31,7 @@ from headrace.resources.step_memory import StepMemory
 if TYPE_CHECKING:
     from headrace import step_events
     from headrace.compiled_step import CompiledStep, Request
+    from headrace.device_arrays import ArrayMemory
     from headrace.execute.clock import Clock
     from headrace.execute.compiled_run import Code
     from headrace.execute.devices import LocalDevice
@@ -172,10 +173,32 @@ def connectable(target: object) -> Connectable:
     return SCHEMES[scheme](target)
 
 
-def _account(memories: Mapping[str, Memory], step: Step, device: str) -> StepMemory | None:
-    """Returns the memory account of a step, or a part of one, on `device`."""
-    memory = memories.get(device)
-    return None if memory is None else StepMemory(memory, step, step.listener)
+@record(frozen=True, slots=True)
+class _Accounts:
+    """Memory accounts of the devices with a memory limit.
+
+    Attributes:
+      memories: those of all devices, by name.
+      others: those of devices with arrays of their own, by the memory of the arrays.
+    """
+
+    memories: Mapping[str, Memory]
+    others: Mapping[ArrayMemory, Memory]
+
+    @classmethod
+    def of(cls, devices: Iterable[LocalDevice]) -> _Accounts:
+        """Makes the accounts of devices."""
+        memories = {}
+        for d in devices:
+            if d.memory_limit is not None:
+                place = memory_of(d.spec) if has_namespace(d.type) else None
+                memories[d.name] = Memory(d.name, d.memory_limit, d.stream("copy").submit, place)
+        return cls(memories, {m.place: m for m in memories.values() if m.place is not None})
+
+    def account(self, step: Step, device: str) -> StepMemory | None:
+        """Returns the memory account of a step, or a part of one, on `device`."""
+        memory = self.memories.get(device)
+        return None if memory is None else StepMemory(memory, step, step.listener, self.others)
 
 
 class LocalTarget:
@@ -228,16 +251,12 @@ class LocalTarget:
         if intra_op_threads < 1 or inter_op_threads < 1:
             raise ValueError("intra_op_threads and inter_op_threads must be at least 1")
         self.local_devices: Mapping[str, LocalDevice] = make_devices(devices or {}, memory_limit, task)
-        self._memories = {
-            d.name: Memory(d.name, d.memory_limit, d.stream("copy").submit)
-            for d in self.local_devices.values()
-            if d.memory_limit is not None
-        }
-        self.environment = Environment(tuple(self.local_devices), options, bool(self._memories))
+        self._accounts = _Accounts.of(self.local_devices.values())
+        self.environment = Environment(tuple(self.local_devices), options, bool(self._accounts.memories))
         self.resources = ResourceManager()
         self._kernels = Pool(inter_op_threads, "headrace-kernel")
-        # these functions do not refer to the target, which is freed without the garbage collector
-        account = functools.partial(_account, self._memories) if self._memories else None
+        # it does not refer to the target, which is freed without the garbage collector
+        account = self._accounts.account if self._accounts.memories else None
         self.run_environment = RunEnvironment(
             self._kernels, intra_op_threads, self.local_devices, self.environment.record, account
         )
@@ -301,13 +320,13 @@ class LocalTarget:
         """
         owned = self.resources if resources is None else resources
         step = Step(owned, ResourceManager, deadline, self._blocking, listener, ready, self.clock)
-        if self._memories:
-            step.memory = _account(self._memories, step, device or self.environment.names[0])
+        if self._accounts.memories:
+            step.memory = self._accounts.account(step, device or self.environment.names[0])
         return step
 
     def statistics(self) -> TargetStatistics:
         """Returns the resources and the memory at this moment."""
-        memory = {name: m.statistics() for name, m in self._memories.items()}
+        memory = {name: m.statistics() for name, m in self._accounts.memories.items()}
         return TargetStatistics(tuple(self.resources.names()), memory)
 
     def clear_container(self, name: str = "") -> None:
@@ -329,7 +348,7 @@ class LocalTarget:
                 pool.close()
             for device in self.local_devices.values():
                 device.close()
-            for memory in self._memories.values():
+            for memory in self._accounts.memories.values():
                 memory.close()
 
     def discard_resources(self) -> None:

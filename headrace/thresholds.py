@@ -334,6 +334,10 @@ LOOK_INTERVAL: Final = 0.02
 # Unit: elements. Bound (tests/schedule/test_growing_lists.py).
 UNCHECKED_GROWTH: Final = 1024
 
+# Calls of a device's kernels that become one function of its arrays; one call alone would not be faster.
+# Unit: calls. Estimate.
+SEGMENT_CALLS: Final = 2
+
 # *** Native code: targets/native ***
 
 # Bytes of the caller's stack that calls of native functions may use before they continue in another thread, and the
@@ -679,6 +683,11 @@ COPIED_TOGETHER: Final = 32
 # Unit: seconds. Estimate (tests/resources/test_memory.py).
 COPY_POLL: Final = 0.05
 
+# Sleep between two questions whether a copy of a device is done, as a part of the time waited so far.
+# It was not measured on CUDA.
+# Unit: ratio. Estimate.
+EVENT_SLEEP: Final = 0.1
+
 # Notes of released values after which their memory is returned to the account.
 # Unit: notes. Estimate (tests/resources/test_memory.py).
 RELEASE_NOTES: Final = 256
@@ -788,6 +797,16 @@ FILE_THREADS: Final = 8
 # Size of the parts in which compressed strings are unpacked.
 # Unit: bytes. Estimate.
 UNPACKED_BYTES: Final = 1 << 20
+
+# *** Devices of other array libraries: devices ***
+
+# Calls of a segment with one form up to its capture as a CUDA graph, graphs of a segment, forms that it counts, and the
+# size of a value on the host that is part of a form.
+# Unit: calls; graphs; forms; bytes. Estimate.
+GRAPH_CALLS: Final = 3
+GRAPHS: Final = 8
+GRAPH_FORMS: Final = 64
+GRAPH_HOST_BYTES: Final = 256
 
 # *** Sessions, statistics, files, training ***
 

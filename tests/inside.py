@@ -64,7 +64,7 @@ def resources_of(session: hr.Session) -> list[Any]:
 
 def memories_of(session: hr.Session) -> list[Memory]:
     """The accounts of the devices with a memory limit."""
-    return list(session._target._memories.values())
+    return list(session._target._accounts.memories.values())
 
 
 def use_clock(session: hr.Session, clock: Clock) -> None:

@@ -44,9 +44,13 @@ from benchmarks import (
 )
 from benchmarks import differentiation_compared as compared
 from benchmarks.measure import Result, table
+from benchmarks.programs import training
 from tests.view import browser as browsers
 
 pytestmark = pytest.mark.system
+
+
+ON_ACCELERATORS = accelerators.Sizes((2,), 3, 4, training.digits_vgg(4, (2, 3), 6), swap.Lstm(32, 64, 40))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ pytestmark = pytest.mark.system
         lambda: datasets.datasets(repeats=2),
         lambda: devices.devices(repeats=1, sizes=devices.Sizes(64, 3, 20, 2)),
         pytest.param(
-            lambda: accelerators.accelerators(repeats=2, calls=3, megabytes=1, width=4),
+            lambda: accelerators.accelerators(2, 3, 1, 4, ON_ACCELERATORS, ("TORCH",)),
             marks=pytest.mark.skipif(bool(accelerators.MISSING), reason=accelerators.MISSING or "-"),
         ),
         lambda: placement.placement(graphs=2),

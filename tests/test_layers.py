@@ -32,7 +32,7 @@ BASE = {
 }
 BASE |= {"gc_pause", "denormals", "forking", "recursion", "notices", "deprecation", "thresholds", "nest", "memo"}
 BASE |= {"file_access", "plugins", "float_errors", "intra_op", "philox_rounds", "public_names", "records", "tracebacks"}
-BASE |= {"device_arrays", "documentation", "reference_counts", "varints"}
+BASE |= {"device_arrays", "disjoint_sets", "documentation", "reference_counts", "varints"}
 GRAPH = BASE | {"ir", "opkit"}
 OPS = GRAPH | {"files", "ops", "resources"}
 FRONT = {"api", "recover", "grad", "eager", "autograph", "jit", "vmap"}

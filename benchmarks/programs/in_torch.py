@@ -132,7 +132,8 @@ class Training:
         loss, weights = NETWORKS[self._program.function](values, **self._program.sizes)
         return tensors, loss, torch.optim.Adam(weights, RATE)
 
-    def _step(self) -> Any:
+    def step(self) -> Any:
+        """Makes a step and returns the loss, a tensor."""
         self._optimizer.zero_grad()
         value = self._loss(**self._data)
         value.backward()
@@ -140,11 +141,11 @@ class Training:
         return value.detach()
 
     def __call__(self) -> list[Any]:
-        return [self._step().numpy()]
+        return [self.step().numpy()]
 
     def results(self) -> list[Any]:
         new = Training(self._program)
-        return [[float(new._step()) for _ in range(STEPS)]]
+        return [[float(new.step()) for _ in range(STEPS)]]
 
 
 def _digits_lstm(values: list[Any], units: int) -> tuple[Callable[..., Any], list[Any]]:

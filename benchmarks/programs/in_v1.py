@@ -82,6 +82,7 @@ def session(graph: Any, threads: int) -> Any:
     config = tf.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
     if DEVICE is not None:
         config.device_count[DEVICE.split(":")[1]] = 1
+        config.allow_soft_placement = True  # lists are on the host
     new = tf.Session(graph=graph, config=config)
     for op in graph.get_collection(VALUES):
         new.run(op)

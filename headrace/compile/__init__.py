@@ -12,7 +12,6 @@ its thread does other work in the meantime.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from headrace.recursion import recursion_room
 from headrace.schedule import schedule, text
 from headrace.schedule.program import Section
 from headrace.schedule.regions import Regions
+from headrace.schedule.segments import make_segments
 from headrace.schedule.timers import Timers
 from headrace.targets.native.sections import cut
 from headrace.targets.python import Printer
@@ -51,6 +51,7 @@ class Compiled:
       source: The text of the code.
       uses_threads: Whether an operation may use several threads: by the BLAS library, or in machine code.
       is_threaded: Whether one may have enough work for them.
+      calls_library: Whether kernels of another library than numpy compute on the processor.
       blocks: Whether a kernel may block its thread (`execute.blocking`).
       coverage: The part of the instructions that is machine code.
       flushes: Whether the caller of the function flushes denormal numbers to 0.
@@ -74,6 +75,7 @@ class Compiled:
         "_stateful",
         "_timed",
         "blocks",
+        "calls_library",
         "coverage",
         "flushes",
         "is_direct",
@@ -102,6 +104,7 @@ class Compiled:
         self._calls_itself = printer.calls_itself
         self.uses_threads = printer.uses_blas or printer.uses_threads
         self.is_threaded = printer.is_threaded or printer.uses_threads
+        self.calls_library = printer.calls_library
         self.suspends = printer.suspends
         self._has_loops = printer.calls_itself or printer.polls or code.has_loops
         # sections that are the whole step change the mode by themselves, in less time
@@ -109,7 +112,7 @@ class Compiled:
         self.flushes = not is_flushed and (self._has_loops or printer.uses_blas or printer.flushes)
         self.sites: Sequence[Site] = () if timers is None else timers.sites
         self.is_plain = not (printer.stateful or self._resources or self._has_loops or self.sites)
-        self.is_direct = self.is_plain and not (self.uses_threads or self.flushes)
+        self.is_direct = self.is_plain and not (self.uses_threads or self.calls_library or self.flushes)
 
     @property
     def native_source(self) -> str:
@@ -261,7 +264,11 @@ def compile_graph(
     """
 
     def make(timers: Timers | None = None) -> Program:
-        cut_timed = cut if timers is None else functools.partial(cut, timers=timers)
-        return schedule(Regions(graph, targets, expand), args, retvals, cut_timed)
+        def divide(program: Program) -> None:
+            cut(program, timers)
+            if timers is None:  # else each operation is timed
+                make_segments(program)
+
+        return schedule(Regions(graph, targets, expand), args, retvals, divide)
 
     return Compiled(make)

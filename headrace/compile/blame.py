@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from headrace.device_arrays import DeviceArray
 from headrace.errors import DeadlineExceededError, InvalidArgumentError
+from headrace.ir.kernel import device_memory
 from headrace.ir.kernel_errors import Located, diagnosed, is_diagnosed, place
+from headrace.ir.notes import OfCondition
 from headrace.targets.native.failures import NativeFailure
 from headrace.targets.python.source import loop_name
 
@@ -118,9 +121,11 @@ def _lines(error: BaseException, file: str, marks: Sequence[Mark]) -> list[tuple
 def _inputs(mark: Mark, frame: FrameType) -> list[Any]:
     """Values of the operation's inputs; None for each that is no longer available."""
     out = []
+    memory = None if mark.op is None else device_memory(mark.op)  # a segment has arrays of this memory
     for text in mark.inputs:
         name = text.removesuffix(".T").removesuffix(".read()")
-        out.append(frame.f_locals.get(name, frame.f_globals.get(name)))
+        found = frame.f_locals.get(name, frame.f_globals.get(name))
+        out.append(found if memory is None or not memory.has(found) else DeviceArray(found, memory))
     return out
 
 
@@ -148,11 +153,19 @@ def _parts(at: Sequence[tuple[Mark, FrameType]]) -> list[str]:
     parts: list[str] = []
     for i in range(len(at) - 1, -1, -1):
         mark, frame = at[i]
-        parts += [_iteration(loop, frame) for loop in mark.loops]
+        parts += _loops(mark, frame)
         call = at[i - 1][0].op if i else None
         if call is not None and call.opdef.structured in _CALLS:
             parts.append(_call(call))
     return parts
+
+
+def _loops(mark: Mark, frame: FrameType) -> list[str]:
+    """Descriptions of the loops around a line in its function, innermost first."""
+    note = None if mark.op is None else mark.op.notes.get(OfCondition)
+    if note is not None and not note.ahead:
+        return [f"iteration 0 of loop '{note.loop}'", *(_iteration(loop, frame) for loop in mark.loops)]
+    return [_iteration(loop, frame, 1 if note is not None and not i else 0) for i, loop in enumerate(mark.loops)]
 
 
 def _shortened(parts: list[str], missing: int = 0) -> str:
@@ -180,8 +193,8 @@ def _call(op: Operation) -> str:
     return f"function '{op.attrs['f'].name}' (called by '{op.name}'{made})"
 
 
-def _iteration(loop: SourceLoop, frame: FrameType) -> str:
-    return f"iteration {_index(loop, frame)} of loop '{loop.name}'"
+def _iteration(loop: SourceLoop, frame: FrameType, ahead: int = 0) -> str:
+    return f"iteration {_index(loop, frame) + ahead} of loop '{loop.name}'"
 
 
 def _index(loop: SourceLoop, frame: FrameType) -> int:

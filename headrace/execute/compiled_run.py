@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.execute.blocking import is_observed, watched
-from headrace.execute.entered import entered, threads_of
+from headrace.execute.entered import entered, library_threads_of, threads_of
 from headrace.execute.run import RunAtOnce
 
 if TYPE_CHECKING:
@@ -23,12 +23,14 @@ class Code(Protocol):
     Attributes:
       uses_threads: whether an operation may use several threads: by the BLAS library, or in machine code.
       is_threaded: whether one may have enough work for them.
+      calls_library: whether kernels of another library than numpy compute on the processor.
       flushes: whether denormal numbers are flushed to zero.
       blocks: whether a kernel may block its thread (`execute.blocking`).
     """
 
     uses_threads: bool
     is_threaded: bool
+    calls_library: bool
     flushes: bool
     blocks: bool
 
@@ -102,14 +104,15 @@ def run_code(code: Code, step: Step, work: Callable[[], T], blas_threads: int = 
     Returns:
       The result of `work`.
     """
+    library_threads = library_threads_of(code, blas_threads)
     blas_threads = threads_of(code, blas_threads)
     if code.blocks and is_observed(step):
         with entered(blas_threads=blas_threads):
-            return watched(step, lambda: _entered(code, work))
-    with entered(code.flushes, blas_threads):
+            return watched(step, lambda: _entered(code, work, library_threads))
+    with entered(code.flushes, blas_threads, library_threads):
         return work()
 
 
-def _entered(code: Code, work: Callable[[], T]) -> T:
-    with entered(code.flushes):
+def _entered(code: Code, work: Callable[[], T], library_threads: int) -> T:
+    with entered(code.flushes, 0, library_threads):
         return work()

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.execute.entered import threads_of
+from headrace.execute.entered import library_threads_of, threads_of
 from headrace.execute.executor import Executor
 from headrace.execute.part import Part
 from headrace.execute.ports import nothing, ports_of
@@ -57,6 +57,9 @@ class PartsDriver:
         self._environment = environment
         self._is_fed = True
         self._blas_threads = max((threads_of(p, environment.blas_threads) for p in plans.values()), default=0)
+        self._library_threads = max(
+            (library_threads_of(p, environment.blas_threads) for p in plans.values()), default=0
+        )
         self._flushes = any(plan.flushes for plan in plans.values())
         self._lock = threading.RLock()  # an instruction may wake a part
         self._parked: set[Part] = set()
@@ -67,7 +70,9 @@ class PartsDriver:
             if environment.account is not None:
                 of.memory = environment.account(of, name)
             ports = ports_of(environment, environment.devices[name], rendezvous, self.busy)
-            part = self.parts[name] = Part(name, Executor(plan, of, ports), rendezvous, edges[name])
+            part = self.parts[name] = Part(
+                name, Executor(plan, of, ports, environment.blas_threads), rendezvous, edges[name]
+            )
             of.completions.wake = lambda part=part: self._wake(part)
         executors = [part.executor for part in self.parts.values()]
         self._feeds = {n.position: (e, i) for e in executors for i, n in enumerate(e.plan.args)}

@@ -36,7 +36,7 @@ from headrace.execute.acyclic_propagator import AcyclicPropagator
 from headrace.execute.blame import dead_cause, dead_fetch, raise_blamed, tell, where
 from headrace.execute.blocking import is_observed, submit
 from headrace.execute.dispatch_loop import dispatch_loop
-from headrace.execute.entered import entered, threads_of
+from headrace.execute.entered import entered, library_threads_of, threads_of
 from headrace.execute.events import Events
 from headrace.execute.frames import Propagator
 from headrace.execute.inspector import Inspected
@@ -476,11 +476,12 @@ class Executor:
             self.propagator.done(node, it, value)
             return (value,)
         completions, observer, flushes = self.step.completions, self._observer, self.plan.flushes
+        library_threads = library_threads_of(self.plan, self._blas_threads)
 
         def job() -> None:
             began = time.perf_counter_ns()
             try:
-                with entered(flushes):
+                with entered(flushes, 0, library_threads):
                     value = self._computed(node, kernel, x)
                 if observer is not None:
                     observer.computed(node, began)

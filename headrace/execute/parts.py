@@ -126,7 +126,7 @@ class Parts(PartsDriver):
         """Runs until all parts are finished or paused, see `run.Run`."""
         began = time.perf_counter()
         self._until, self._is_fed, self._is_paused = until, is_fed, False
-        with entered(self._flushes, self._blas_threads):
+        with entered(self._flushes, self._blas_threads, self._library_threads):
             self._run()
         if self._error is not None:
             raise self._error
@@ -167,7 +167,7 @@ class Parts(PartsDriver):
         """Drives parts in a thread of a device."""
         mine = self._mine[threading.get_ident()] = []
         try:
-            with entered(self._flushes):
+            with entered(self._flushes, 0, self._library_threads):
                 self._serve(mine)
         finally:
             self._over.put(None)

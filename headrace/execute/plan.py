@@ -29,7 +29,7 @@ from headrace.ir import output_check
 from headrace.ir.analysis import frames as ir_frames
 from headrace.ir.analysis.flops import flops_of, is_threaded
 from headrace.ir.device import DeviceSpec
-from headrace.ir.kernel import CPU, find_kernel, has_namespace, host_kernel, kernel_on, made_for, why_none
+from headrace.ir.kernel import CPU, find_kernel, has_namespace, host_kernel, kernel_on, made_for, memory_of, why_none
 from headrace.ir.notes import FusedKernel
 from headrace.opkit.kernel_library import kernel_with_library
 
@@ -304,6 +304,7 @@ class Plan:
       uses_blas: whether some node may call the BLAS library.
       uses_threads: whether an operation may use several threads: by the BLAS library, or in machine code.
       is_threaded: whether one may have enough work for them.
+      calls_library: whether kernels of another library than numpy compute on the processor.
       is_fused_flushing: whether some fused region of the step flushes denormal numbers to 0.
       flops: the cost of all pure kernels that run in the thread of the executor and do not tell it (`HEAVY`, `LONG`);
         None if the static shapes do not give it.
@@ -313,8 +314,8 @@ class Plan:
     """
 
     __slots__ = (
-        *("args", "binders", "device", "flops", "frames", "is_acyclic", "is_fused_flushing", "is_threaded"),
-        *("nodes", "retvals", "static_schedule", "uses_blas", "uses_threads"),
+        *("args", "binders", "calls_library", "device", "flops", "frames", "is_acyclic", "is_fused_flushing"),
+        *("is_threaded", "nodes", "retvals", "static_schedule", "uses_blas", "uses_threads"),
     )
 
     def __init__(self) -> None:
@@ -324,7 +325,7 @@ class Plan:
         self.retvals: list[PlanNode] = []
         self.binders: list[tuple[Operation, Callable[..., Any]]] = []
         self.is_acyclic = True
-        self.uses_blas = self.uses_threads = self.is_threaded = self.is_fused_flushing = False
+        self.uses_blas = self.uses_threads = self.is_threaded = self.is_fused_flushing = self.calls_library = False
         self.flops: float | None = 0.0
         self.device = ""
         self.static_schedule: Any = None
@@ -511,6 +512,7 @@ def _add_kernel(plan: Plan, node: PlanNode) -> None:
     op = node.op
     spec = DeviceSpec.from_string(plan.device)
     device = spec.type or CPU
+    plan.calls_library |= has_namespace(device) and memory_of(spec).is_near
     kernel = kernel_on(op, spec) or (host_kernel(op) if has_namespace(device) else None)
     if kernel is None:
         raise UnimplementedError(

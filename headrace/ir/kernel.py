@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from headrace.device_arrays import hosted, on_arrays
-from headrace.dtypes import resource
+from headrace.device_arrays import Elements, hosted, on_arrays
+from headrace.dtypes import resource, variant
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.notes import NO_NOTES, OnDevice
@@ -37,7 +37,7 @@ from headrace.registry import DuplicateError, line_of_caller
 if TYPE_CHECKING:
     from headrace.device_arrays import ArrayMemory
     from headrace.dtypes import DType
-    from headrace.ir.graph import Operation
+    from headrace.ir.graph import Operation, Tensor
     from headrace.ir.notes import Note, Notes
     from headrace.ir.opdef import KernelFactory, OpDef
 
@@ -67,6 +67,10 @@ class StepContext(Protocol):
     @property
     def tag(self) -> str:
         """Frame and iteration of the node that fires, as text; "" in the root frame."""
+        ...
+
+    def look(self, doing: str = "") -> None:
+        """Raises if the step was cancelled or is past its deadline, while `doing` something."""
         ...
 
 
@@ -147,6 +151,30 @@ class OnResources:
     def __call__(self, ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[..., Any]:
         step, n = ctx.step, self.handles
         return lambda *inputs: self.make(attrs, *self.find(step, attrs, *inputs[:n]))(*inputs[n:])
+
+
+@record(frozen=True, slots=True)
+class OnArrays:
+    """Factory of a pure kernel on values in the memory of a device.
+
+    Attributes:
+      factory: the factory of the kernel on arrays.
+      load: returns the namespace of these arrays.
+      memory: the memory.
+      host: the positions of inputs that the kernel reads on the host.
+    """
+
+    factory: KernelFactory
+    load: Callable[[], Any]
+    memory: ArrayMemory
+    host: frozenset[int]
+
+    def on_arrays(self, op: Operation) -> Callable[..., Any]:
+        """Returns the kernel of `op` on arrays."""
+        return made_for(op, Kernel("pure", self.factory), self.load())
+
+    def __call__(self, xp: Any, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+        return on_arrays(self.factory(self.load(), attrs), self.memory, self.host)
 
 
 @record(frozen=True, slots=True)
@@ -334,7 +362,21 @@ def kernel_on(op: Operation, device: DeviceSpec) -> Kernel | None:
     if kernel is None or there is None or kernel.form != "pure":
         return kernel
     memory, host = there.memory(device.index or 0), host_inputs(op.opdef, op.attrs)
-    return Kernel("pure", lambda xp, attrs: on_arrays(kernel.factory(there.load(), attrs), memory, host))
+    return Kernel("pure", OnArrays(kernel.factory, there.load, memory, host))
+
+
+def kernel_in(memory: ArrayMemory, type: str, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+    """Returns the pure kernel of an op type for arrays in a memory.
+
+    Args:
+      memory: the memory.
+      type: an op type whose record has a pure kernel for any namespace.
+      attrs: the attributes of the op that the kernel reads.
+    """
+    found = _override_for(type, attrs, NO_NOTES, memory.name.partition(":")[0])
+    factory = op_registry.get(type).kernel if found is None else found.factory
+    assert factory is not None
+    return factory(memory.namespace, attrs)
 
 
 def host_kernel(op: Operation) -> Kernel | None:
@@ -355,13 +397,34 @@ def device_memory(op: Operation) -> ArrayMemory | None:
     return None if there is None else memory_of(DeviceSpec.from_string(there.device))
 
 
+def residence(t: Tensor) -> ArrayMemory | None:
+    """Returns the memory of a value or of the elements of a list, or None."""
+    there = t.op.notes.get(OnDevice)
+    return device_memory(t.op) if there is not None and t.index in there.outputs else None
+
+
+def keeps_elements(op: Operation) -> bool:
+    """Whether an operation on lists leaves the elements where they are, on any device.
+
+    In a step on the host and one device, they may be in the memory of the device (`partition.list_families`).
+    """
+    is_known = op.opdef.is_pure and (op.opdef.xp or op.opdef.facts.forwards is not None)
+    return is_known and any(t.dtype.base is variant for t in (*op.inputs, *op.outputs))
+
+
+def with_elements_in(kernel: Kernel, memory: ArrayMemory) -> Kernel:
+    """Returns a kernel of an operation on lists, for elements in a memory."""
+    if kernel.form != "pure":
+        return kernel
+    return Kernel("pure", lambda xp, attrs: kernel.factory(Elements(memory), attrs))
+
+
 def host_inputs(record: OpDef, attrs: Mapping[str, Any]) -> frozenset[int]:
-    """Returns the positions of inputs that kernels read on the host: axes, sizes (`Facts.total`)."""
-    names = record.facts.total
-    if not names:
+    """Returns the positions of the inputs that devices take from the host (`op(host=)`): axes, sizes."""
+    if not record.host:
         return frozenset()
     spans = record.spans(attrs)
-    return frozenset(i for name in names for i in range(spans[name].start, spans[name].stop))
+    return frozenset(i for name in record.host for i in range(spans[name].start, spans[name].stop))
 
 
 def constant_kernel(op: Operation) -> Callable[..., Any] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from headrace import shapes
+from headrace.device_arrays import DeviceArray
 from headrace.diagnosis import Diagnosis, Event, Input, OpRef
 from headrace.errors import (
     HeadraceError,
@@ -183,8 +184,8 @@ class Unread(NamedTuple):
 
 
 def brief(value: Any) -> str:
-    """Returns a value as a short text: dtype, shape, and elements if there are few."""
-    if isinstance(value, Unread):
+    """Returns a value as a short text: dtype, shape, and few elements on the host."""
+    if isinstance(value, Unread | DeviceArray):
         return f"{value.dtype.name}{shapes.show(value.shape)}"
     if isinstance(value, (np.ndarray, np.generic)):
         dtype = "string" if value.dtype == object else value.dtype.name

@@ -409,3 +409,19 @@ class OnDevice(Note):
 
     device: str
     outputs: tuple[int, ...]
+
+
+@note
+@record(frozen=True, slots=True)
+class OfCondition(Note):
+    """Part of a loop's condition that is evaluated before its iteration (`partition.rotated_loops`).
+
+    Attributes:
+      loop: the name of the loop in messages.
+      ahead: 1 if the iteration before evaluates it; 0 if it is evaluated before the loop, for iteration 0.
+    """
+
+    is_local: ClassVar[bool] = True
+
+    loop: str
+    ahead: int

@@ -301,6 +301,8 @@ class Facts:
       list_role: the role of an op on tensor lists, or None.
       suspends: whether the stateful kernel is a `collections.deque`, of which each firing takes the first value, and
         compiled code is suspended while it is empty (`compile.Compiled.begin`).
+      begins: whether the op begins work that goes on while others run, so that it should run early.
+      awaits: whether the op waits for such work, so that it should run late.
 
     Example:
       >>> import headrace as hr
@@ -335,6 +337,8 @@ class Facts:
     split: SplitRole | None = None
     list_role: ListRole | None = None
     suspends: bool = False
+    begins: bool = False
+    awaits: bool = False
 
 
 class NotDifferentiable:
@@ -449,6 +453,7 @@ class OpDef:
     doc: str
     differs: str
     xp: bool
+    host: tuple[str, ...]
 
     @property
     def is_pure(self) -> bool:
@@ -606,6 +611,7 @@ def op(
     shape: ShapeRule,
     kernel: KernelFactory | None = None,
     xp: bool = False,
+    host: tuple[str, ...] = (),
     stateful: KernelFactory | None = None,
     async_: KernelFactory | None = None,
     primitive: Primitive = "",
@@ -633,6 +639,8 @@ def op(
       xp: whether the kernel computes in any namespace of the array API standard. It is then `(xp, attrs) ->
         f(*arrays)`, and devices with other arrays than numpy's can run the op (`opkit.namespaces`). A stateful kernel
         with `xp=True` also takes values in the memory of a device (`device_arrays`).
+      host: the names of the arguments whose elements the kernels read to know what to do (axes, sizes, seeds). A device
+        takes them from the host, because a read of its own memory would wait for the work that it has queued.
       stateful: `(ctx, attrs) -> f(*arrays)`, called once for each step; see `ir.kernel.KernelContext`.
       async_: `(ctx, attrs) -> f(*arrays, done)`, for kernels that may wait; `done` takes the result or an exception.
       primitive: the name of a control-flow primitive, which the executor itself runs.
@@ -659,8 +667,8 @@ def op(
       The record.
 
     Raises:
-      TypeError: not exactly one of kernel, stateful, async_, primitive and structured is given, or `facts` contradict
-        the arguments.
+      TypeError: not exactly one of kernel, stateful, async_, primitive and structured is given, or `facts` or `host`
+        contradict the arguments.
       DuplicateError: the type is registered already.
     """
     given = [f for f in (kernel, stateful, async_, primitive or None, structured or None) if f is not None]
@@ -693,6 +701,7 @@ def op(
         doc,
         differs,
         xp,
+        host,
     )
     wrong = _wrong_role(record)
     if wrong:
@@ -709,6 +718,9 @@ def with_namespace(factory: Callable[..., Callable[..., Any]]) -> KernelFactory:
 def _wrong_role(record: OpDef) -> str:
     """Returns the contradiction between a record's arguments and its roles, or ""."""
     facts, ins, outs = record.facts, record.ins, record.outs
+    absent = [name for name in record.host if name not in {a.name for a in ins}]
+    if absent:
+        return f"host= names {absent[0]!r}, which is no argument; there are {[a.name for a in ins]}"
     if facts.stateless and not record.structured:
         return "facts.stateless= is for ops that call functions"
     if facts.placeholder and len(outs) != 1:

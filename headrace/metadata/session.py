@@ -11,12 +11,16 @@ from headrace.records import record
 class MemoryStatistics:
     """Bytes of one device with a memory limit.
 
+    Values of a GPU that are swapped go to pinned memory of the host, and others to the spill file.
+
     Attributes:
       held: bytes in memory now.
       peak: the largest number of bytes in memory so far.
-      spilled: bytes in the spill file now.
-      bytes_out: bytes written to the spill file since the session began.
-      bytes_in: bytes read from the spill file since the session began.
+      spilled: swapped bytes now.
+      bytes_out: bytes that left memory since the session began.
+      bytes_in: bytes that came back since the session began.
+      allocated: for a GPU, bytes of all tensors of this process on it, temporary values and other sessions included.
+      allocated_peak: the largest number of these so far.
     """
 
     held: int
@@ -24,6 +28,8 @@ class MemoryStatistics:
     spilled: int
     bytes_out: int
     bytes_in: int
+    allocated: int = 0
+    allocated_peak: int = 0
 
 
 @record(frozen=True, slots=True)

@@ -270,7 +270,7 @@ class _TimedCode:
     def __init__(self, code: Compiled, profile: Profile) -> None:
         self._code, self._profile = code, profile
         self.uses_threads, self.is_threaded = code.uses_threads, code.is_threaded
-        self.flushes, self.blocks = code.flushes, code.blocks
+        self.calls_library, self.flushes, self.blocks = code.calls_library, code.flushes, code.blocks
 
     def run(self, step: Any, values: Sequence[Any]) -> Sequence[Any]:
         """Runs the code; see `Compiled.run`."""

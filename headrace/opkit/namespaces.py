@@ -55,6 +55,14 @@ def converter(xp: Any, dtype: DType) -> Callable[[Any], Any]:
     return lambda x: x.astype(to, copy=False)
 
 
+def is_near(x: Any) -> bool:
+    """Whether the host reads elements of an array without a wait, see `ArrayMemory`.
+
+    Of other arrays, kernels read elements only if their results depend on it, and so omit checks.
+    """
+    return getattr(x, "is_cpu", True)  # PyTorch's tensors state it
+
+
 def listed(x: Any) -> Any:
     """Returns integers or bools as nested lists of Python numbers; a scalar as one number."""
     try:

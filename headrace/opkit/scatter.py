@@ -18,8 +18,8 @@ from headrace.errors import InvalidArgumentError
 from headrace.ir.opdef import string_attr
 from headrace.opkit.arrays import zeros
 from headrace.opkit.kernel_library import kernel_library
-from headrace.opkit.namespaces import converter, listed
-from headrace.opkit.row_sums import first_true
+from headrace.opkit.namespaces import converter, is_near, listed
+from headrace.opkit.row_sums import by_place, first_true, last_rows
 from headrace.shapes import Shape
 
 POLICY: Final = string_attr("", {"", "DEFAULT", "ERROR", "IGNORE"})
@@ -101,7 +101,7 @@ def flat_places(xp: Any, indices: Any, shape: Sequence[int], ignore_bad: bool) -
 
     Returns:
       An int64 vector with a position for each index, 0 for one out of range, and the mask of those in range; None if
-      all are in range.
+      all are known to be in range.
 
     Raises:
       InvalidArgumentError: the indices have too many coordinates, or one is out of range and not ignored.
@@ -115,10 +115,11 @@ def flat_places(xp: Any, indices: Any, shape: Sequence[int], ignore_bad: bool) -
         column = rows[:, k]
         bad = bad | (column < 0) | (column >= n)
         out = out * n + column
-    if not xp.any(bad):
-        return out, None
-    if not ignore_bad:
-        raise _bad_index(indices, first_in(xp, xp.reshape(bad, indices.shape[:-1])), shape)
+    if is_near(bad):
+        if not xp.any(bad):
+            return out, None
+        if not ignore_bad:
+            raise _bad_index(indices, first_in(xp, xp.reshape(bad, indices.shape[:-1])), shape)
     return xp.where(bad, xp.zeros_like(out), out), xp.logical_not(bad)
 
 
@@ -236,14 +237,14 @@ def scatter(out: Any, indices: Any, updates: Any, put: Any, ignore_bad: bool) ->
     return out if out.ndim or out.dtype == object else out[()]
 
 
-def scattered(xp: Any, out: Any, indices: Any, updates: Any, how: str, ignore_bad: bool) -> Any:
-    """Returns `out` with `updates` scattered to `indices`, one after the other.
+def scattered(xp: Any, x: Any, indices: Any, updates: Any, how: str, ignore_bad: bool) -> Any:
+    """Returns `x` with `updates` scattered to `indices`.
 
-    It is `scatter` for any namespace.
+    It is `scatter` for any namespace. Updates of one place are combined in pairs (`row_sums.by_place`).
 
     Args:
       xp: the array namespace.
-      out: a writable array, which may change.
+      x: the array.
       indices: the indices.
       updates: the updates.
       how: the function that combines an element with an update, "add", "subtract", "minimum" or "maximum"; "" replaces
@@ -253,27 +254,35 @@ def scattered(xp: Any, out: Any, indices: Any, updates: Any, how: str, ignore_ba
     Raises:
       InvalidArgumentError: the shapes do not fit, or an index is out of range and not ignored.
     """
-    shape = out.shape
+    shape = x.shape
     check_updates(indices, updates, shape)
-    rows, good = flat_places(xp, indices, shape, ignore_bad)
+    places, good = flat_places(xp, indices, shape, ignore_bad)
     depth = indices.shape[-1]
-    out = xp.reshape(out, (math.prod(shape[:depth]), *shape[depth:]))
-    updates = xp.reshape(updates, (rows.shape[0], *shape[depth:]))
-    combine = _combiner(xp, how, xp.isdtype(out.dtype, "bool"))
-    used = None if good is None else listed(good)
-    for k, row in enumerate(listed(rows)):
-        if used is None or used[k]:
-            out[row, ...] = combine(out[row, ...], updates[k, ...])
-    return xp.reshape(out, shape)
-
-
-def _combiner(xp: Any, how: str, is_bool: bool) -> Callable[[Any, Any], Any]:
+    n, rest = math.prod(shape[:depth]), shape[depth:]
+    if good is not None:
+        places = xp.where(good, places, n)
+    old, rows = xp.reshape(x, (n, *rest)), xp.reshape(updates, (places.shape[0], *rest))
     if not how:
-        return lambda old, new: new
-    f: Callable[[Any, Any], Any] = getattr(xp, how)
+        return xp.reshape(last_rows(xp, rows, places, n, old), shape)
+    combine, each, nothing = _combination(xp, how, x.dtype)
     if how in ("minimum", "maximum"):  # a NaN among the updates changes nothing
-        return lambda old, new: xp.where(new != new, old, f(old, new))
-    return xp.logical_or if is_bool else f
+        rows = xp.where(rows != rows, nothing, rows)
+    return xp.reshape(combine(old, by_place(xp, each, rows, places, n, nothing)), shape)
+
+
+def _combination(xp: Any, how: str, dtype: Any) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
+    """The functions of an element and an update and of two updates, and a neutral update."""
+    if xp.isdtype(dtype, "bool"):
+        return xp.logical_or, xp.logical_or, False
+    is_float = xp.isdtype(dtype, "real floating")
+    if how in ("add", "subtract"):
+        nothing = -0.0 if is_float and how == "add" else 0  # a sum with 0.0 would change -0.0
+        return getattr(xp, how), xp.add, nothing
+    f = getattr(xp, how)
+    if is_float:
+        return f, f, -math.inf if how == "maximum" else math.inf
+    bounds = xp.iinfo(dtype)
+    return f, f, bounds.min if how == "maximum" else bounds.max
 
 
 def check_static(indices: Shape, updates: Shape, shape: Shape) -> None:

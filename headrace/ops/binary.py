@@ -40,7 +40,16 @@ from headrace.ir.opdef import NOT_DIFFERENTIABLE, SYMMETRIC, Facts, case, flops_
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import computed_in, conj, each, log1p, ufunc, widened
 from headrace.opkit.jvp_rules import linear, multilinear, stretched
-from headrace.opkit.namespaces import complex_of, constant, converter, is_standard, listed, number, real_and_imag
+from headrace.opkit.namespaces import (
+    complex_of,
+    constant,
+    converter,
+    is_near,
+    is_standard,
+    listed,
+    number,
+    real_and_imag,
+)
 from headrace.opkit.shape_rules import broadcast, unbroadcast
 from headrace.opkit.testing.samples import PAIRS, binary, draw
 from headrace.shapes import Shape, merge, merge_dim, show, with_rank, with_rank_at_least
@@ -116,7 +125,7 @@ def _checked(xp: Any, f: Any, error: type[OpError] = InvalidArgumentError) -> An
     def divide(x: Any, y: Any) -> Any:
         if fail_unless is not None:
             fail_unless(y != 0, error, "Integer division by zero")
-        elif not (_all_true(xp, y) if y.ndim else y) and 0 not in x.shape:
+        elif (xp is np or is_near(y)) and not (_all_true(xp, y) if y.ndim else y) and 0 not in x.shape:
             raise error("Integer division by zero")
         return f(x, y)
 
@@ -181,7 +190,7 @@ def _pow(xp: Any, attrs: Mapping[str, Any]) -> Any:
         return xp.pow
 
     def of_integers(x: Any, y: Any) -> Any:
-        if bool(xp.any(y < 0)):
+        if is_near(y) and bool(xp.any(y < 0)):
             raise ValueError("Integers to negative integer powers are not allowed.")  # as numpy
         return xp.pow(x, y)
 
@@ -629,6 +638,7 @@ op(
     shape=_two_vectors,
     kernel=_broadcast_gradient_args,
     xp=True,
+    host=("s0", "s1"),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
     oracle=_stretched_oracle,

@@ -31,9 +31,10 @@ from headrace.ir.opdef import (
     op,
     type_attr,
 )
-from headrace.opkit.arrays import check_size, placed
+from headrace.opkit.arrays import check_size, placed, reshaper
 from headrace.opkit.batch_rules import first_in_step
-from headrace.opkit.namespaces import constant, converter, dtype_in, is_standard
+from headrace.opkit.namespaces import constant, converter, dtype_in, is_near, is_standard
+from headrace.opkit.row_sums import any_true
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
 
@@ -503,7 +504,7 @@ op(
 
 def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     dtype, is_float = attrs["dtype"], attrs["T"].is_floating
-    histogram, to_float64 = _counts_of_numbers(xp, dtype), converter(xp, float64)
+    histogram, to_float64, reshape = _counts_of_numbers(xp, dtype), converter(xp, float64), reshaper(xp)
 
     def kernel(values: Any, value_range: Any, nbins: Any) -> Any:
         if value_range.shape != (2,):
@@ -513,21 +514,21 @@ def _histogram_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if nbins.ndim:
             raise InvalidArgumentError(f"nbins should be a scalar, got the shape {shapes.show(nbins.shape)}")
         n = int(nbins)
-        low, high = value_range[0], value_range[1]
+        low, high = map(float if is_float else int, (value_range[0], value_range[1]))
         if not low < high:
-            ends = ", ".join(str(attrs["T"].numpy.type(float(x))) for x in (low, high))
+            ends = ", ".join(str(attrs["T"].numpy.type(x)) for x in (low, high))
             raise InvalidArgumentError(
                 f"value_range should satisfy value_range[0] < value_range[1], but got '[{ends}]'"
             )
         if n <= 0:
             raise InvalidArgumentError(f"nbins should be a positive number, but got '{n}'")
         check_size((n,), dtype)
-        if is_float and bool(xp.any(xp.isnan(values))):
+        if is_float and is_near(values) and any_true(xp, xp.isnan(values)):
             raise InvalidArgumentError("Histogram values must not contain NaN")
-        step = (float(high) - float(low)) / n
+        step = (high - low) / n
         # clipping first avoids overflow; a value at the upper end is in the last interval, also where ∞/∞ makes it NaN
-        clipped = xp.clip(xp.reshape(values, (-1,)), low, high)
-        return histogram((to_float64(clipped) - float(low)) / step, n)
+        clipped = xp.clip(reshape(values, (-1,)), low, high)
+        return histogram((to_float64(clipped) - low) / step, n)
 
     return kernel
 
@@ -574,6 +575,7 @@ op(
     shape=_histogram_shape,
     kernel=_histogram_kernel,
     xp=True,
+    host=("value_range", "nbins"),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(10)),
     oracle=_histogram_model,

@@ -97,6 +97,7 @@ op(
     shape=_fill_shape,
     kernel=boxed(_fill_kernel),
     xp=True,
+    host=("dims",),
     grad=lambda b, n, dy: [None, b.Sum(dy, _all_axes(b, dy), keep_dims=False)],
     jvp=linear("value"),
     batch=fill,
@@ -165,6 +166,7 @@ op(
     shape=lambda c: [shape_from(c, 0)],
     kernel=boxed(lambda xp, attrs: lambda shape: zeros(xp, dims(shape), attrs["dtype"], shape)),
     xp=True,
+    host=("shape",),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True),
     oracle=lambda s, dtype, **_: np.full(s, b"" if dtype is dtypes.string else 0, dtype.numpy),
@@ -215,16 +217,19 @@ def _range_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
     def kernel(start: Any, limit: Any, delta: Any) -> Any:
         start, limit, delta = scalar(start, "start"), scalar(limit, "limit"), scalar(delta, "delta")
+        like = placed(xp, start)
         if is_integer:
             a, z, step = int(start), int(limit), int(delta)
             n = _range_size(a, z, step)
             check_size((n,), dtype)
             if is_standard(xp) and dtype is not dtypes.uint64:  # some libraries refuse ends near those of int64
-                return convert(xp.arange(n, dtype=xp.int64, **placed(xp, start)) * step + a)
-            return xp.arange(a, z, step, dtype=to, **placed(xp, start))
+                return convert(xp.arange(n, dtype=xp.int64, **like) * step + a)
+            return xp.arange(a, z, step, dtype=to, **like)
         n = _range_size(value(start), value(limit), value(delta))
         check_size((n,), dtype)
-        return convert(xp.arange(n, **placed(xp, start))) * delta + start
+        if xp is not np:  # the scalars may be on the host
+            start, delta = float(start), float(delta)
+        return convert(xp.arange(n, **like)) * delta + start
 
     return kernel
 
@@ -246,6 +251,7 @@ op(
     shape=_range_shape,
     kernel=_range_kernel,
     xp=True,
+    host=("start", "limit", "delta"),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=lambda a, z, d: np.arange(float(a), float(z), float(d)).astype(a.dtype),
@@ -292,6 +298,7 @@ op(
     shape=_lin_space_shape,
     kernel=_lin_space_kernel,
     xp=True,
+    host=("num",),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),
     oracle=lambda a, z, n: np.linspace(float(a), float(z), int(n)).astype(a.dtype),
@@ -365,6 +372,7 @@ op(
     shape=_one_hot_shape,
     kernel=_one_hot_kernel,
     xp=True,
+    host=("depth",),
     grad=NOT_DIFFERENTIABLE,
     batch=one_hot,
     form=forms.one_hot,

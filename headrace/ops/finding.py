@@ -220,6 +220,7 @@ for _axis in (False, True):
             shape=_unique_shape(_axis, _counts),
             kernel=_unique_kernel(_counts),
             xp=True,
+            host=("axis",) if _axis else (),
             grad=_ARBITRARY,
             facts=_OPEN,
             oracle=_unique_model(_counts),

@@ -22,7 +22,6 @@ from headrace.opkit.arrays import (
     axis_in,
     boxed,
     check_size,
-    copied,
     dims,
     shape_from,
     values_only,
@@ -302,6 +301,7 @@ op(
     shape=_gather_v2_shape,
     kernel=boxed(_gather_v2_kernel),
     xp=True,
+    host=("axis",),
     grad=_gather_v2_grad,
     jvp=linear("params"),
     batch=gather_v2,
@@ -470,6 +470,7 @@ op(
     shape=_scatter_nd_shape,
     kernel=_scatter_nd_kernel,
     xp=True,
+    host=("shape",),
     grad=lambda b, n, dy: [None, b.GatherNd(dy, n.indices, bad_indices_policy=n.attrs["bad_indices_policy"]), None],
     jvp=linear("updates"),
     batch=scatter_nd,
@@ -495,7 +496,7 @@ def _tensor_scatter_kernel(put: Any, how: str) -> Any:
         def kernel(tensor: Any, indices: Any, updates: Any) -> Any:
             if xp is np:
                 return scatter(np.array(tensor), indices, updates, put, ignore_bad)
-            return scattered(xp, copied(xp, tensor), indices, updates, how, ignore_bad)
+            return scattered(xp, tensor, indices, updates, how, ignore_bad)
 
         return kernel
 

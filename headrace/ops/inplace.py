@@ -102,6 +102,7 @@ for _name, _how, _take, _dtypes, _doc in (
         shape=same_as(0),
         kernel=_kernel(_how),
         xp=True,
+        host=("i",),
         grad=missing("TensorFlow has none; TensorScatterUpdate, TensorScatterAdd and TensorScatterSub have one"),
         facts=Facts(cost=flops_per_input(1)),
         oracle=_model(_take),

@@ -21,7 +21,7 @@ from headrace.opkit.arrays import axis_in, values_only
 from headrace.opkit.batch_rules import first_in_step, folding, shifting_attr
 from headrace.opkit.cpp_sorting import largest
 from headrace.opkit.elementwise import widened
-from headrace.opkit.namespaces import constant, converter
+from headrace.opkit.namespaces import constant, converter, is_near
 from headrace.opkit.order_forms import top
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape
@@ -62,7 +62,7 @@ def _order(xp: Any, x: Any, k: int, may_be_nan: bool) -> Any:
 
 def _portable_order(xp: Any, x: Any, k: int, may_be_nan: bool) -> Any:
     order = xp.argsort(x, axis=-1, descending=True, stable=True)[..., :k]
-    if may_be_nan and xp.any(xp.isnan(x)):
+    if may_be_nan and is_near(x) and xp.any(xp.isnan(x)):
         n, lead = x.shape[-1], math.prod(x.shape[:-1])
         shape, rows, order = order.shape, xp.reshape(x, (lead, n)), xp.reshape(order, (lead, k))
         spoilt = xp.any(xp.isnan(rows), axis=-1)
@@ -166,6 +166,7 @@ op(
     shape=lambda c: _top_shape(c, c.scalar(1)),
     kernel=_top_v2_kernel,
     xp=True,
+    host=("k",),
     grad=_top_grad,
     form=top,
     batch=first_in_step(0),
@@ -322,6 +323,7 @@ op(
     shape=_nth_shape,
     kernel=_nth_kernel,
     xp=True,
+    host=("n",),
     grad=_nth_grad,
     batch=first_in_step(0),
     facts=Facts(cost=flops_per_input(10)),
@@ -348,10 +350,10 @@ def _in_top(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
             f"First dimension of predictions {rows} must match length of targets {targets.shape[0]}"
         )
     known = (targets >= 0) & (targets < classes)
+    if not classes:
+        return known
     # np.all and np.count_nonzero add two microseconds to the calls of these
     every, count = (np.logical_and.reduce, np.add.reduce) if xp is np else (xp.all, xp.count_nonzero)
-    if every(~known):
-        return known
     numbers = xp.arange(rows, dtype=targets.dtype, device=targets.device)
     aimed = predictions[numbers, xp.where(known, targets, 0)][:, None]
     # a row with NaN or infinity has no ranks, as in TensorFlow
@@ -412,6 +414,7 @@ op(
     shape=_in_top_shape,
     kernel=_in_top_v2_kernel,
     xp=True,
+    host=("k",),
     grad=NOT_DIFFERENTIABLE,
     batch=folding(0, 1),
     facts=_RANKED,

@@ -19,7 +19,7 @@ from headrace.opkit.arrays import axis_in, bounds, boxed, dims, placed, values_o
 from headrace.opkit.batch_rules import prefixing, shifting_axes
 from headrace.opkit.forms import reverse
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import converter, dtype_in, integers, listed
+from headrace.opkit.namespaces import converter, dtype_in, integers, is_near, listed
 from headrace.opkit.order_forms import roll
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -77,6 +77,7 @@ op(
     shape=_reverse_shape,
     kernel=_reverse_kernel,
     xp=True,
+    host=("axis",),
     form=reverse,
     grad=lambda b, n, dy: [b.ReverseV2(dy, n.axis), None],
     jvp=linear("tensor"),
@@ -131,6 +132,7 @@ op(
     shape=_reverse_v1_shape,
     kernel=_reverse_v1_kernel,
     xp=True,
+    host=("dims",),
     grad=lambda b, n, dy: [b.Reverse(dy, n.dims), None],
     jvp=linear("tensor"),
     batch=prefixing(1, False),
@@ -174,7 +176,9 @@ def _reverse_sequence_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"Length of seq_lengths != input.dims({batch}), ({shapes.show(lengths.shape)} vs. {x.shape[batch]})"
             )
         n = x.shape[seq]
-        least, greatest = bounds(xp, lengths) if lengths.shape[0] else (0, 0)
+        if not is_near(lengths):
+            lengths = xp.clip(lengths, 0, n)
+        least, greatest = bounds(xp, lengths) if lengths.shape[0] and is_near(lengths) else (0, 0)
         if least < 0 or greatest > n:
             got = np.array(integers(lengths))
             raise InvalidArgumentError(f"seq_lengths must be in [0, {n}], the size of dimension {seq}, got {got}")
@@ -291,6 +295,7 @@ op(
     shape=_roll_shape,
     kernel=boxed(_roll_kernel),
     xp=True,
+    host=("shift", "axis"),
     grad=lambda b, n, dy: [b.Roll(dy, b.Neg(n.shift), n.axis), None, None],
     jvp=linear("input"),
     batch=shifting_axes(2, 0),

@@ -17,7 +17,7 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, flops_per_input, int_attr, op, type_attr
-from headrace.opkit.arrays import bounds, boxed, single, values_only, zeros
+from headrace.opkit.arrays import bounds, boxed, on_host, single, values_only, zeros
 from headrace.opkit.jvp_rules import linear
 from headrace.opkit.namespaces import constant, integers, listed
 from headrace.opkit.scatter import first_in
@@ -140,7 +140,7 @@ def _stitch_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     n, dtype = attrs["N"], attrs["T"]
 
     def kernel(*args: Any) -> Any:
-        indices, data = args[:n], args[n:]
+        indices, data = args[:n] if xp is np else tuple(map(on_host, args[:n])), args[n:]
         row = data[0].shape[indices[0].ndim :]
         longest = 0
         for i, (where, x) in enumerate(zip(indices, data)):
@@ -150,7 +150,7 @@ def _stitch_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                     f"{shapes.show(where.shape)} and go on as {shapes.show(row)}, as all the others do"
                 )
             if 0 not in where.shape:
-                least, greatest = bounds(xp, where)
+                least, greatest = bounds(np, where)
                 if least < 0:
                     raise InvalidArgumentError(f"indices[{i}] is out of range: {least} is negative")
                 longest = max(longest, int(greatest) + 1)
@@ -164,15 +164,15 @@ def _stitch_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
     return kernel
 
 
-def _stitched(xp: Any, out: Any, indices: Sequence[Any], data: Sequence[Any]) -> Any:
+def _stitched(xp: Any, out: Any, indices: Sequence[np.ndarray], data: Sequence[Any]) -> Any:
     """The rows of `data` at `indices` (the last of each), and those of `out` elsewhere."""
     n, row, total = out.shape[0], out.shape[1:], 0
     source: dict[int, int] = {}  # index → number of the row, if all data are one array
     rows = []
     for where, x in zip(indices, data, strict=True):
-        count = math.prod(where.shape)
+        count = where.size
         rows.append(xp.reshape(x, (count, *row)))
-        source.update(zip(integers(xp.reshape(where, (count,))), range(total, total + count), strict=True))
+        source.update(zip(integers(where), range(total, total + count), strict=True))
         total += count
     order = constant(xp, [source.get(i, total + i) for i in range(n)], dtypes.int64, out)
     return xp.take(xp.concat([*rows, out]), order, axis=0)
@@ -213,6 +213,7 @@ for _name in ("DynamicStitch", "ParallelDynamicStitch"):
         shape=_stitch_shape,
         kernel=boxed(_stitch_kernel),
         xp=True,
+        host=("indices",),
         grad=_stitch_grad,
         jvp=linear("data"),
         facts=Facts(dynamic_shape=True, cost=flops_per_element(2)),

@@ -201,6 +201,7 @@ for _type, _types, _ufunc, _first, _grad, _jvp, _step, _doc in (
         shape=_scan_shape,
         kernel=_scan(_ufunc, _first),
         xp=True,
+        host=("axis",),
         grad=_grad,
         jvp=_jvp, batch=shifting_axes(1, 0),
         form=accumulation(getattr(np, _ufunc), _first),

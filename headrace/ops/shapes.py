@@ -50,7 +50,7 @@ from headrace.opkit.batch_shapes import (
     squeeze,
 )
 from headrace.opkit.jvp_rules import linear, passed
-from headrace.opkit.namespaces import constant, listed
+from headrace.opkit.namespaces import constant, is_near, listed
 from headrace.opkit.shape_rules import scalars
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape
@@ -280,6 +280,7 @@ op(
     shape=_reshape_shape,
     kernel=boxed(_reshape_kernel),
     xp=True,
+    host=("shape",),
     grad=_back_to_input,
     jvp=linear("tensor"),
     batch=reshape,
@@ -338,6 +339,7 @@ op(
     shape=_expand_shape,
     kernel=boxed(_expand_kernel),
     xp=True,
+    host=("dim",),
     grad=_back_to_input,
     jvp=linear("input"),
     batch=shifting_axes(1, 0),
@@ -524,6 +526,7 @@ op(
     shape=_broadcast_to_shape,
     kernel=boxed(_broadcast_to_kernel),
     xp=True,
+    host=("shape",),
     form=forms.broadcast,
     grad=_broadcast_to_grad,
     jvp=linear("input"),
@@ -561,6 +564,7 @@ op(
     shape=_broadcast_args_shape,
     kernel=_broadcast_args_kernel,
     xp=True,
+    host=("s0", "s1"),
     grad=NOT_DIFFERENTIABLE,
     shape_value=lambda c: shapes.broadcast(c.shape_value(0), c.shape_value(1)),
     oracle=lambda a, b: np.array(np.broadcast_shapes(tuple(a), tuple(b)), a.dtype),
@@ -596,7 +600,7 @@ def _unravel_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
             raise InvalidArgumentError("received empty tensor indices")
         if math.prod(sizes) > np.iinfo(index.numpy).max:
             raise InvalidArgumentError(f"Input dims product is causing integer overflow: {sizes}")
-        least, greatest = bounds(xp, indices)
+        least, greatest = bounds(xp, indices) if is_near(indices) else (0, 0)
         if least < 0 or greatest >= math.prod(sizes):
             raise InvalidArgumentError(f"index is out of bound as with dims {sizes}: got {listed(indices)}")
         if not sizes:  # numpy gives no coordinates an empty shape
@@ -623,6 +627,7 @@ op(
     shape=_unravel_shape,
     kernel=_unravel_kernel,
     xp=True,
+    host=("dims",),
     grad=NOT_DIFFERENTIABLE,
     oracle=_unravelled,
     sample=lambda rng, dtype: [

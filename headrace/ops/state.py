@@ -75,7 +75,8 @@ def _named_variable(ctx: KernelContext, attrs: Mapping[str, Any], shape: Shape, 
     def make() -> Variable:
         use, there = ctx.step.memory, device_memory(ctx.op)
         if there is not None:
-            made: Variable = DeviceVariable(name, attrs["dtype"], shape, there)
+            use = None if use is None else use.of(there)
+            made: Variable = DeviceVariable(name, attrs["dtype"], shape, there, None if use is None else use.memory)
         elif use is None:
             made = Variable(name, attrs["dtype"], shape)
         else:

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.device_arrays import to_host
+from headrace.device_arrays import is_host, on_arrays, to_host
 from headrace.dtypes import INDEX, NUMERIC, REAL
 from headrace.errors import InvalidArgumentError
 from headrace.ir.indexed_slices import IndexedSlices
 from headrace.ir.infer import Inference
+from headrace.ir.kernel import kernel_in
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit.arrays import HANDLES
 from headrace.opkit.batch_rules import first_in_step
 from headrace.opkit.scatter import POLICY, add_at, check_static, extreme_at, places, scatter, set_at, subtract_at
 from headrace.resources.values import shape_of
-from headrace.resources.variable import Ref, initialized_variable
+from headrace.resources.variable import Ref, Variable, initialized_variable
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
@@ -55,8 +56,11 @@ def _gather(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any]
     dtype = attrs["dtype"]
 
     def kernel(handle: Any, indices: Any) -> Any:
-        params = np.asarray(to_host(initialized_variable(ctx.step, handle, dtype).read()))
-        indices = to_host(indices)
+        params = initialized_variable(ctx.step, handle, dtype).read()
+        if not is_host(params) and shape_of(params) and shape_of(indices):
+            gather = kernel_in(params.memory, "GatherNd", {"Tparams": dtype, "bad_indices_policy": ""})
+            return on_arrays(gather, params.memory)(params, indices)
+        params, indices = np.asarray(to_host(params)), to_host(indices)
         if not params.ndim or not indices.ndim:
             raise InvalidArgumentError("params and indices must be at least vectors")
         where, _ = places(indices, params.shape, ignore_bad=False)
@@ -112,18 +116,27 @@ op(
 _Put = Callable[[Any, tuple[Any, ...], Any], None]
 
 
-def _scatter(put: _Put, ignore_bad: bool, params: Any, indices: Any, updates: Any) -> None:
-    if not shape_of(params):
+def _scatter(kind: str, put: _Put, policy: str, variable: Variable, indices: Any, updates: Any) -> None:
+    """Scatters updates into a variable by `put`, on a device by the op TensorScatter*."""
+    value = variable.read()
+    if not shape_of(value):
         raise InvalidArgumentError("Output must be at least 1-D, got shape: []")
-    scatter(params, to_host(indices), to_host(updates), put, ignore_bad)
+    if is_host(value):
+        del value  # else `change` would copy it
+        ignore_bad = policy == "IGNORE"
+        variable.change(lambda params: scatter(params, to_host(indices), to_host(updates), put, ignore_bad))
+        return
+    attrs = {"T": variable.dtype, "bad_indices_policy": policy}
+    compute = on_arrays(kernel_in(value.memory, f"TensorScatter{kind}", attrs), value.memory)
+    variable.update(lambda params: compute(params, indices, updates))
 
 
-def _scatter_ref(put: _Put) -> Any:
+def _scatter_ref(kind: str, put: _Put) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any, Any], Ref]:
-        ignore_bad = attrs["bad_indices_policy"] == "IGNORE"
+        policy = attrs["bad_indices_policy"]
 
         def kernel(ref: Ref, indices: Any, updates: Any) -> Ref:
-            ref.variable.change(lambda params: _scatter(put, ignore_bad, params, indices, updates))
+            _scatter(kind, put, policy, ref.variable, indices, updates)
             return ref
 
         return kernel
@@ -131,13 +144,12 @@ def _scatter_ref(put: _Put) -> Any:
     return factory
 
 
-def _scatter_handle(put: _Put) -> Any:
+def _scatter_handle(kind: str, put: _Put) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Any, Any, Any], None]:
-        ignore_bad, dtype = attrs["bad_indices_policy"] == "IGNORE", attrs["T"]
+        policy, dtype = attrs["bad_indices_policy"], attrs["T"]
 
         def kernel(handle: Any, indices: Any, updates: Any) -> None:
-            variable = initialized_variable(ctx.step, handle, dtype)
-            variable.change(lambda params: _scatter(put, ignore_bad, params, indices, updates))
+            _scatter(kind, put, policy, initialized_variable(ctx.step, handle, dtype), indices, updates)
 
         return kernel
 
@@ -176,7 +188,7 @@ for _name, _put, _types, _doc in (
             "bad_indices_policy": POLICY,
         },
         shape=_scatter_ref_shape,
-        stateful=_scatter_ref(_put),
+        stateful=_scatter_ref(_name, _put),
         xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_facts,
@@ -188,7 +200,7 @@ for _name, _put, _types, _doc in (
         "",
         {"T": type_attr(_types), "Tindices": INDEX, "use_locking": True, "bad_indices_policy": POLICY},
         shape=_scatter_handle_shape,
-        stateful=_scatter_handle(_put),
+        stateful=_scatter_handle(_name, _put),
         xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_facts,

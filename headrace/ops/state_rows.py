@@ -6,18 +6,19 @@ or into the value itself if only the variable refers to it (`Variable.change`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from headrace import dtypes, shapes
-from headrace.device_arrays import computed, is_host, to_host
+from headrace.device_arrays import computed, is_host, on_arrays, to_host
 from headrace.dtypes import INDEX, NUMERIC, REAL
 from headrace.errors import InvalidArgumentError
 from headrace.ir.indexed_slices import IndexedSlices, of_gather
 from headrace.ir.infer import Inference
-from headrace.ir.kernel import OnResources
+from headrace.ir.kernel import OnResources, kernel_in
 from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, op, type_attr
 from headrace.opkit import arrays
 from headrace.opkit.batch_node import BatchNode, NoBatchRule
@@ -74,13 +75,11 @@ def _gather(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callab
                 f"batch_dims = {batch}: the first {batch} dimensions of params {shapes.show(shape)} and indices "
                 f"{shapes.show(wanted)} must be equal"
             )
-        found = to_host(indices)
-        _check_range(found, shape[batch])
-        if not is_host(params):
-            if not batch:
-                return computed(_rows, params, indices)
-            params = to_host(params)
-        indices = found
+        if not is_host(params) and not batch:
+            take = on_arrays(kernel_in(params.memory, "Gather", {"Tparams": dtype}), params.memory)
+            return take(params, indices)
+        params, indices = to_host(params), to_host(indices)
+        _check_range(indices, shape[batch])
         if not batch:
             out = params[indices, ...]
             return out[()] if not out.ndim and dtype in arrays.HANDLES else out  # a single object is no array
@@ -89,11 +88,6 @@ def _gather(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callab
         return params[(*(i.reshape(i.shape + rest) for i in leading), indices)]
 
     return kernel
-
-
-def _rows(xp: Any, params: Any, indices: Any) -> Any:
-    found = xp.take(params, xp.reshape(indices, (-1,)), axis=0)
-    return xp.reshape(found, (*indices.shape, *params.shape[1:]))
 
 
 def _gather_shape(c: Inference) -> Sequence[Shape]:
@@ -178,9 +172,41 @@ def _sum(how: Literal["add", "subtract"]) -> Callable[[np.ndarray, Any, Any], No
     return combine
 
 
-def _scatter(combine: Callable[[np.ndarray, Any, Any], None], params: Any, indices: Any, updates: Any) -> None:
-    """Combines `updates` into the rows of `params` at `indices`, in order."""
-    indices, updates = to_host(indices), to_host(updates)
+_Combine = Callable[[np.ndarray, Any, Any], None]
+
+
+def _scatter(kind: str, combine: _Combine, variable: Variable, indices: Any, updates: Any) -> None:
+    """Combines `updates` into the rows of a variable at `indices`, in order.
+
+    Values in the memory of a device are combined there by the op TensorScatter*, if it does the same.
+    """
+    value = variable.read()
+    if is_host(value) or kind not in ("Update", "Add", "Sub"):
+        del value  # else `change` would copy it
+        variable.change(lambda params: _scatter_on_host(combine, params, to_host(indices), to_host(updates)))
+        return
+    _check_rows(value, indices, updates)
+    if value.memory.is_near:
+        _check_range(to_host(indices), shape_of(value)[0])
+    attrs = {"T": variable.dtype, "bad_indices_policy": "IGNORE"}
+    scatter = kernel_in(value.memory, f"TensorScatter{kind}", attrs)
+
+    def compute(xp: Any, params: Any, indices: Any, updates: Any) -> Any:
+        count, rest = math.prod(indices.shape), params.shape[1:]
+        each = xp.reshape(xp.broadcast_to(updates, (*indices.shape, *rest)), (count, *rest))
+        return scatter(params, xp.reshape(indices, (count, 1)), each)
+
+    variable.update(lambda params: computed(compute, params, indices, updates))
+
+
+def _scatter_on_host(combine: _Combine, params: Any, indices: Any, updates: Any) -> None:
+    _check_rows(params, indices, updates)
+    _check_range(indices, shape_of(params)[0])
+    if np.size(indices):
+        combine(params, indices, updates)
+
+
+def _check_rows(params: Any, indices: Any, updates: Any) -> None:
     shape = shape_of(params)
     if not shape:
         raise InvalidArgumentError("params must be at least 1-D, got shape []")
@@ -190,15 +216,12 @@ def _scatter(combine: Callable[[np.ndarray, Any, Any], None], params: Any, indic
             f"updates.shape {shapes.show(shape_of(updates))}, indices.shape {shapes.show(shape_of(indices))}, "
             f"params.shape {shapes.show(shape)}"
         )
-    _check_range(indices, shape[0])
-    if np.size(indices):
-        combine(params, indices, updates)
 
 
-def _scatter_ref(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
+def _scatter_ref(kind: str, combine: _Combine) -> Any:
     def factory(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[Ref, Any, Any], Ref]:
         def kernel(ref: Ref, indices: Any, updates: Any) -> Ref:
-            ref.variable.change(lambda params: _scatter(combine, params, indices, updates))
+            _scatter(kind, combine, ref.variable, indices, updates)
             return ref
 
         return kernel
@@ -206,11 +229,11 @@ def _scatter_ref(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
     return factory
 
 
-def _scatter_handle(combine: Callable[[np.ndarray, Any, Any], None]) -> Any:
+def _scatter_handle(kind: str, combine: _Combine) -> Any:
     def make(attrs: Mapping[str, Any], variable: Variable, handle: Any) -> Callable[[Any, Any], None]:
         def kernel(indices: Any, updates: Any) -> None:
             check_initialized(variable, handle)
-            variable.change(lambda params: _scatter(combine, params, indices, updates))
+            _scatter(kind, combine, variable, indices, updates)
 
         return kernel
 
@@ -254,7 +277,7 @@ for _name, _combine, _allowed, _doc in (
             "use_locking": _name == "Update",
         },
         shape=_scatter_ref_shape,
-        stateful=_scatter_ref(_combine),
+        stateful=_scatter_ref(_name, _combine),
         xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_WRITES,
@@ -266,7 +289,7 @@ for _name, _combine, _allowed, _doc in (
         "",
         {"dtype": type_attr(NUMERIC if _allowed is REAL else _allowed), "Tindices": INDEX},
         shape=_scatter_handle_shape,
-        stateful=_scatter_handle(_combine),
+        stateful=_scatter_handle(_name, _combine),
         xp=True,
         grad=NOT_DIFFERENTIABLE,
         facts=_WRITES,

@@ -19,7 +19,7 @@ from headrace.ir.opdef import Facts, int_attr, op, shape_attr, type_attr
 from headrace.opkit import batch_lists
 from headrace.opkit.arrays import on_host
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import constant, integers
+from headrace.opkit.namespaces import constant, integers, is_standard
 from headrace.opkit.tensor_lists import (
     ELEMENT,
     SHAPED,
@@ -136,9 +136,12 @@ def _concat_v2(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], tuple[Any, An
 
 
 def _with_lengths(xp: Any, joined: tuple[Any, Any]) -> tuple[Any, Any]:
-    """A joined array, and the lengths as an array of its namespace."""
+    """A joined array, and the lengths as an array of its namespace.
+
+    The lengths of elements in a memory are on the host.
+    """
     rows, lengths = joined
-    return rows, lengths if xp is np else constant(xp, lengths.tolist(), dtypes.int64, rows)
+    return rows, constant(xp, lengths.tolist(), dtypes.int64, rows) if is_standard(xp) else lengths
 
 
 def _split(xp: Any, attrs: Attrs) -> Callable[[Any, Any, Any], TensorList]:

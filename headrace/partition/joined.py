@@ -10,15 +10,22 @@ function in which a kernel of the device is a call like any other. `join` prepar
 * A loop variable resides on the device if its next value is computed there, and an output of a conditional if a branch
   computes it there. Predicates, and small integers such as counters, axes and shapes, reside on the host, because
   kernels read them there. A copy would make the host wait for the device.
-* Strings, handles and lists are Python objects on the host. So a list has values of the host alone.
+* Strings and handles are Python objects on the host.
+* The residence of a list is that of its elements. Lists that share elements are a family with one residence
+  (`list_families`). It is the device if an element that is put into one of the lists is computed there, or if only
+  operations on the device read the elements.
+* Copies of a far memory overlap with other work: they begin behind their producer (`_BeginToDevice`, `_BeginToHost`).
+  The host waits for one at the last moment (`_EndToHost`), and a device by itself (`DeviceArray.array`).
+  `schedule.regions` orders the operations accordingly, and `rotated_loops` begins the copy of a predicate in the
+  iteration before.
 
-The fixpoint of the residence of loop variables starts from the host. It can only move variables to the device, so that
-it ends.
+The fixpoint of the residence of loop variables and lists starts from the host. It can only move variables and lists to
+the device, so that it ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from headrace import dtypes, shapes, thresholds
@@ -26,9 +33,11 @@ from headrace.ir import walk
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, owns_all, param_offset
 from headrace.ir.graph import FuncGraph
-from headrace.ir.kernel import CPU, find_kernel, host_inputs
+from headrace.ir.kernel import CPU, find_kernel, host_inputs, memory_of
 from headrace.ir.notes import OnDevice
 from headrace.ir.order import is_constant
+from headrace.partition.list_families import ListFamilies, element_inputs, element_outputs, is_list
+from headrace.partition.rotated_loops import rotate_loops
 
 if TYPE_CHECKING:
     from headrace.ir.device import DeviceSpec
@@ -51,8 +60,10 @@ def join(graph: Graph, where: Mapping[Operation, str], device: DeviceSpec) -> bo
     joined = _Join(where, device)
     if not joined.suits(graph):
         return False
-    joined.flow(graph, [])
+    joined.settle(graph)
     joined.insert(graph)
+    if joined.is_far:
+        rotate_loops(graph)
     return True
 
 
@@ -61,8 +72,10 @@ class _Join:
         self._device = device
         self._name = str(device)
         self._where = where
-        self._on_device: set[Tensor] = set()
+        self._on_device: set[Tensor] = set()  # apart from lists
+        self._lists: ListFamilies
         self._copies: dict[Tensor, Tensor] = {}
+        self.is_far = not memory_of(device).is_near
 
     def suits(self, graph: Graph) -> bool:
         """Whether all structured operations are of known kinds and own their graphs."""
@@ -75,7 +88,7 @@ class _Join:
     def computes(self, op: Operation) -> bool:
         """Whether the device computes an operation that owns no graph."""
         if op.opdef.facts.forwards is not None and op.opdef.is_pure:  # no kernel is called
-            return op.inputs[0] in self._on_device
+            return self._is_there(op.inputs[0])
         if self._where.get(op) != self._name or op.type in ("_Arg", "_Retval") or _is_constant(op):
             return False
         tensors = (*op.inputs, *op.outputs)
@@ -86,6 +99,18 @@ class _Join:
         return find_kernel(op, self._device.type or CPU) is not None
 
     # *** residence ***
+
+    def settle(self, graph: Graph) -> None:
+        """Determines the residence of the tensors of a step."""
+        self._lists = lists = ListFamilies(graph)
+        moved = -1
+        while moved != lists.moved:
+            moved = lists.moved
+            self.flow(graph, [])
+            if moved == lists.moved:
+                for t, elements in lists.read:
+                    if self._are_read_there(elements):
+                        lists.move(t)
 
     def flow(self, graph: Graph, params: Sequence[bool]) -> list[bool]:
         """Determines the residence of the tensors of a graph.
@@ -111,9 +136,14 @@ class _Join:
             elif op.type == "_Arg":
                 continue
             else:
+                if any(self._is_there(op.inputs[i]) for i in element_inputs(op)):
+                    self._lists.move(op.outputs[0])
+                elements = self._elements(op)
                 is_there = self.computes(op)
                 of_refs = is_there or any(t.dtype.is_ref and self._is_there(t) for t in op.inputs)
-                found = [of_refs if t.dtype.is_ref else is_there and _may_reside(t) for t in op.outputs]
+                found = [
+                    of_refs if t.dtype.is_ref else (is_there or t in elements) and _may_reside(t) for t in op.outputs
+                ]
             for t, is_there in zip(op.outputs, found, strict=True):
                 self._settle(t, is_there)
         return [self._is_there(t) for t in graph.results] if isinstance(graph, FuncGraph) else []
@@ -152,15 +182,31 @@ class _Join:
         elif facts.forwards == k and op.opdef.is_pure:
             params = [op.outputs[0]]
         else:
+            if k in element_inputs(op):
+                return {self._is_there(op.outputs[0])}
             there = self.computes(op)
             return set() if facts.shape_only and not there else {there and k not in host_inputs(op.opdef, op.attrs)}
+        return self._readers_of(params)
+
+    def _readers_of(self, tensors: Sequence[Tensor]) -> set[bool]:
+        """Whether the device reads a tensor, for each reader of some tensors."""
         found: set[bool] = set()
-        for t in params:
+        for t in tensors:
             for reader in t.op.graph.operations:
                 for i, read in enumerate(reader.inputs):
                     if read is t:
                         found |= self._readers(reader, i)
         return found
+
+    def _are_read_there(self, elements: Sequence[Tensor]) -> bool:
+        """Whether only the device reads the elements of a list."""
+        results = {t for x in elements if isinstance(x.op.graph, FuncGraph) for t in x.op.graph.results}
+        return results.isdisjoint(elements) and self._readers_of(elements) == {True}
+
+    def _elements(self, op: Operation) -> Sequence[Tensor]:
+        """The outputs of an operation that are elements of a list on the device."""
+        at = element_outputs(op)
+        return [op.outputs[i] for i in at] if at and self._is_there(op.inputs[0]) else ()
 
     def _settle(self, t: Tensor, is_there: bool) -> None:
         if is_there:
@@ -169,7 +215,7 @@ class _Join:
             self._on_device.discard(t)
 
     def _is_there(self, t: Tensor) -> bool:
-        return t in self._on_device
+        return self._lists.is_there(t) if is_list(t) else t in self._on_device
 
     # *** copies ***
 
@@ -185,12 +231,19 @@ class _Join:
             elif op.type != "_Arg" and (op.opdef.facts.forwards is None or not op.opdef.is_pure):
                 is_there = self.computes(op)
                 if is_there or not op.opdef.facts.shape_only:
-                    host = host_inputs(op.opdef, op.attrs) or _numbers(op)
-                    self._give(edit, op, lambda i, there=is_there, host=host: there and i not in host)  # type: ignore[misc]
+                    self._give(edit, op, self._wanted(op, is_there).__contains__)
                 edit.set_device(op, self._name if is_there else "")
             elif op.type != "_Arg" and len(op.inputs) > 1:  # only its first input is forwarded
                 self._give(edit, op, lambda i, first=op.inputs[0]: self._is_there(first))  # type: ignore[misc]
             self._note(edit, op, is_there)
+
+    def _wanted(self, op: Operation, is_there: bool) -> Collection[int]:
+        """The positions of the inputs that an operation takes from the device."""
+        if is_there:
+            host = host_inputs(op.opdef, op.attrs) or _numbers(op)
+            return frozenset(range(len(op.inputs))) - host
+        elements = element_inputs(op)
+        return elements if elements and self._is_there(op.outputs[0]) else ()
 
     def _insert_into_structure(self, op: Operation, edit: Editor) -> None:
         for g in owned(op):
@@ -239,11 +292,16 @@ class _Join:
         if _is_constant(t.op) and find_kernel(t.op, self._device.type or CPU) is not None:
             made = graph.copy_op(t.op, (), (), graph.unique_name(t.op.name))
         else:
-            type = "_ToHost" if is_there else "_ToDevice"
-            name = graph.unique_name(f"{t.op.name}/{'to_host' if is_there else 'to_device'}")
-            attrs = {"T": t.dtype.base, "device": self._name}
-            made = graph.add_op(type, name, [t], attrs, source=t.op.source)
-            made.outputs[0].replace_static(t.static_shape, t.handle)
+            type = "ToHost" if is_there else "ToDevice"
+            name = f"{t.op.name}/{'to_host' if is_there else 'to_device'}"
+            if self.is_far:
+                made = self._crossing(edit, f"_Begin{type}", f"{name}/begin" if is_there else name, t)
+                if is_there:
+                    self._settle(made.outputs[0], True)
+                    self._note(edit, made, True)
+                    made = self._crossing(edit, "_EndToHost", name, made.outputs[0])
+            else:
+                made = self._crossing(edit, f"_{type}", name, t)
         edit.extended(made)
         out = made.outputs[0]
         self._settle(out, not is_there)
@@ -252,6 +310,15 @@ class _Join:
         self._note(edit, made, False)
         self._copies[t] = out
         return out
+
+    def _crossing(self, edit: Editor, type: str, name: str, t: Tensor) -> Operation:
+        """Appends an operation of a copy."""
+        graph = t.op.graph
+        attrs = {"T": t.dtype.base, "device": self._name}
+        made = graph.add_op(type, graph.unique_name(name), [t], attrs, source=t.op.source)
+        made.outputs[0].replace_static(t.static_shape, t.handle)
+        edit.extended(made)
+        return made
 
     def _note(self, edit: Editor, op: Operation, is_computed: bool) -> None:
         """Notes the outputs of an operation on the device, which may compute it without outputs."""

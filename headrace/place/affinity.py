@@ -16,6 +16,11 @@ small operations is one group.
 iterations. To cut such a cycle gains time only if two of its paths can run in parallel within one iteration. If this
 gain is less than the cost of its crossings, the cycle is joined. Different cycles of one loop, of which one feeds the
 other, do overlap, as a pipeline: they are not joined.
+
+**Elements of lists.** Operations on lists run on the CPU. But in a step on the CPU and one device of another array
+library, the elements of lists may be on the device (`partition.joined`). So in a cluster of two such devices elements
+do not hold operations on the CPU: their producers are not placed with pushes, and they have no weight in the
+contraction.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from headrace import dtypes
+from headrace.ir.kernel import CPU, has_namespace
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation
@@ -33,12 +39,13 @@ if TYPE_CHECKING:
 
 def join_plumbing(groups: Groups, flow: CostGraph) -> None:
     """Joins the plumbing of loops, and lists with the producers of their elements."""
+    moves = _moves_elements(flow)
     for op in flow.ops:
         for t in op.inputs:
             if t.dtype is dtypes.variant:
                 groups.join(op, t.op)
         role = op.opdef.facts.list_role
-        if role is not None and role.element_input is not None:
+        if role is not None and role.element_input is not None and not moves:
             groups.join(op, op.inputs[role.element_input].op)
     merges = {merge for _, merge in flow.back_edges}
     for last, merge in flow.back_edges:
@@ -52,7 +59,7 @@ def join_plumbing(groups: Groups, flow: CostGraph) -> None:
 
 def contract(groups: Groups, flow: CostGraph) -> None:
     """Joins each group without a large operation to the neighbor with the largest tokens."""
-    large = large_groups(groups, flow)
+    large, moves = large_groups(groups, flow), _moves_elements(flow)
     found = True
     while found:
         found = False
@@ -67,7 +74,7 @@ def contract(groups: Groups, flow: CostGraph) -> None:
                     continue
                 crossed.add((e, b))
                 pair = pairs.get((a, b)) or pairs.get((b, a)) or pairs.setdefault((a, b), (e.producer, op))
-                weights[pair] = weights.get(pair, 0.0) + flow.crossing(e)
+                weights[pair] = weights.get(pair, 0.0) + (0.0 if moves and _is_element(e, op) else flow.crossing(e))
         for p, q in sorted(weights, key=lambda pair: -weights[pair]):
             a, b = groups.of(p), groups.of(q)
             if a is b or not _may_join(a, b, large) or not groups.join(p, q):
@@ -75,6 +82,17 @@ def contract(groups: Groups, flow: CostGraph) -> None:
             found = True
             if a in large or b in large:
                 large.add(groups.of(p))
+
+
+def _moves_elements(flow: CostGraph) -> bool:
+    """Whether elements of lists may be on another device than the operations on the lists."""
+    types = sorted(d.type for d in flow.cluster.devices)
+    return len(types) == 2 and CPU in types and any(map(has_namespace, types))
+
+
+def _is_element(e: CostEdge, consumer: Operation) -> bool:
+    """Whether an edge carries an element to or from a list."""
+    return e.producer.opdef.list_kind is not None or consumer.opdef.list_kind is not None
 
 
 def _may_join(a: Group, b: Group, large: Collection[Group]) -> bool:

@@ -109,7 +109,7 @@ class Constraints:
             return frozenset(name for name, spec in self._devices.items() if spec.type == kernel.CPU)
         if op.opdef.primitive or op.opdef.structured or op.opdef.facts.graph_end:
             return frozenset(self._devices)
-        types = [t for t in self._types if kernel.find_kernel(op, t) is not None]
+        types = self._types_of_kernels(op)
         if not types:
             raise UnimplementedError(
                 f"Cannot assign a device for operation {op.name}: no kernel computes '{op.type}' (operation "
@@ -148,6 +148,11 @@ class Constraints:
                 raise self._impossible(group, op, why, who)
             devices, who = frozenset((place,)), op
         return devices, who
+
+    def _types_of_kernels(self, op: Operation) -> list[str]:
+        """Types of device that can compute `op`, or on which lists can have their elements."""
+        on_any = kernel.keeps_elements(op)
+        return [t for t in self._types if kernel.find_kernel(op, t) is not None or (on_any and kernel.has_namespace(t))]
 
     def _hosts(self, group: Group, device: str) -> bool:
         """Whether a device can have a group that needs kernels of the host.

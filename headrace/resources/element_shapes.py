@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace import shapes
+from headrace.device_arrays import computed
 from headrace.errors import InvalidArgumentError
 from headrace.resources.values import shape_of
 
@@ -99,7 +100,7 @@ def pieces(tensor: np.ndarray, lengths: np.ndarray, element_shape: Shape) -> lis
         raise InvalidArgumentError(
             f"tensor shape {show(tensor)} is not compatible with element_shape {shapes.show(element_shape)}"
         )
-    out = []
+    bounds = []
     start, rows = 0, tensor.shape[0]
     for length in lengths.tolist():
         if length < 0:
@@ -110,8 +111,8 @@ def pieces(tensor: np.ndarray, lengths: np.ndarray, element_shape: Shape) -> lis
                 f"Attempting to slice [{start}, {end}] from tensor with length {rows}: "
                 "the lengths add up to more than that"
             )
-        out.append(tensor[start:end, ...])
+        bounds.append((start, end))
         start = end
     if start != rows:
         raise InvalidArgumentError(f"Unused values in tensor. Length of tensor: {rows} Values used: {start}")
-    return out
+    return list(computed(lambda xp, x: [x[i:j, ...] for i, j in bounds], tensor))

@@ -1,4 +1,4 @@
-"""The memory account of a device, and swapping of loop values to a spill file.
+"""The memory account of a device, and swapping of loop values to a store.
 
 A `Memory` counts values that outlive an operation: the values that loops keep for their gradients, variables, and the
 contents of queues, barriers, staging areas, tables and conditional accumulators (`account`). Temporary values are not
@@ -6,20 +6,21 @@ counted. A holder reserves memory before it allocates. The reservation succeeds,
 the holders and the remedies. So a step fails before the process runs out of memory.
 
 **Swapping.** The values that a loop keeps are pushed by its forward loop and popped by its backward loop in reverse
-order. So the oldest value is needed last. If a loop may swap, its oldest values are written to a spill file (`spill`)
-when memory is nearly full, and they are read ahead of their use. One thread, the *copy stream*, does both while the
-loop continues:
+order. So the oldest value is needed last. If a loop may swap, its oldest values are written to a *store* when memory is
+nearly full, and they are read ahead of their use. The store of values in the host's memory is a spill file (`spill`). A
+device with memory of its own has another store (`device_arrays.Store`). One thread, the *copy stream*, moves the values
+while the loop continues:
 
     resident ──(room is needed)──► leaving ──(written)──► away ──(soon to be popped)──► coming ──(read)──► resident
                                                             ▲                                                 │
-                                                            └────(room is needed: it is still in the file)────┘
+                                                            └───(room is needed: it is still in the store)────┘
 
 A quarter of the memory is reserved for this: writing begins when three quarters are full. So a push waits only if all
 of the memory is full and no write has finished. In the backward loop, values are read into the memory that pops free.
 
 **Representation.** A list contains a `SpilledTensor` for each value, with its dtype and shape, whose method `value`
 returns the array. Lists are immutable, so an element may be in several lists and be read several times. It is in the
-file, in memory, or in both as long as its `SpilledTensor` exists; then its places are freed.
+store, in memory, or in both as long as its `SpilledTensor` exists; then its places are freed.
 
 Each `Memory` has one lock. The garbage collector may delete a `SpilledTensor` at any time, inside any function. So the
 deletion takes no lock but leaves a note, and the notes are read before each change of the account.
@@ -35,16 +36,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from headrace import flags, forking, step_events, thresholds
+from headrace import forking, step_events, thresholds
 from headrace.errors import DataLossError, ResourceExhaustedError
 from headrace.metadata import MemoryStatistics
 from headrace.records import record
-from headrace.resources.spill import Layout, Slot, SpillFile
+from headrace.resources.spill import SpillFile
 from headrace.resources.values import nbytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.device_arrays import ArrayMemory, Store, StoredLayout
     from headrace.resources.values import Value
 
 
@@ -94,9 +96,9 @@ class _Record:
       allocation: The allocation for which it is counted.
       nbytes: The bytes that it takes.
       value: The array, if it is in memory.
-      layout: The layout of the array; None if it is never written.
+      layout: The layout of the array in the store; None if it is never written.
       state: The state, see the module's text; GONE if no `SpilledTensor` refers to it.
-      slot: Its place in the file, after it was written.
+      slot: Its place in the store, after it was written.
       buffer: The memory into which it is read.
       is_read: Whether a thread reads it now, in the state COMING.
       is_dropped: Whether its `SpilledTensor` was deleted.
@@ -106,16 +108,16 @@ class _Record:
     allocation: Allocation
     nbytes: int
     value: Value
-    layout: Layout | None
+    layout: StoredLayout | None
     state: str = RESIDENT
-    slot: Slot | None = None
-    buffer: np.ndarray | None = None
+    slot: Any = None
+    buffer: Any = None
     is_read: bool = False
     is_dropped: bool = False
 
 
 class SpilledTensor:
-    """Value kept for a gradient, in memory or in the file; see the module's text.
+    """Value kept for a gradient, in memory or in the store; see the module's text.
 
     Attributes:
       dtype: The dtype of the value.
@@ -137,7 +139,7 @@ class SpilledTensor:
 
         Raises:
           ResourceExhaustedError: Memory has no room for it.
-          DataLossError: It cannot be read from the file.
+          DataLossError: It cannot be read from the store.
           Exception: The error with which the step was cancelled during the wait.
         """
         record = self._record
@@ -149,7 +151,7 @@ class SpilledTensor:
 
     @property
     def is_away(self) -> bool:
-        """Whether it is in the file alone and no read of it was requested."""
+        """Whether it is in the store alone and no read of it was requested."""
         return self._record.state == AWAY
 
     def want(self) -> bool:
@@ -202,12 +204,14 @@ class Memory:
       device: The name of the device, for messages and events.
       limit: The bytes that the device may hold; None for any number.
       submit: Submits work to the copy stream of the device, which runs it in order; None disables swapping.
+      place: The memory of the values; None for the host's.
 
     Attributes:
       device: The name of the device.
       limit: The bytes that the device may hold; None for any number.
-      bytes_out: The bytes written to the spill file.
-      bytes_in: The bytes read from the spill file.
+      place: The memory of the values; None for the host's.
+      bytes_out: The bytes written to the store.
+      bytes_in: The bytes read from the store.
 
     Example:
       >>> from headrace.resources.memory import Memory
@@ -219,23 +223,30 @@ class Memory:
     """
 
     def __init__(
-        self, device: str, limit: int | None, submit: Callable[[Callable[[], object]], object] | None = None
+        self,
+        device: str,
+        limit: int | None,
+        submit: Callable[[Callable[[], object]], object] | None = None,
+        place: ArrayMemory | None = None,
     ) -> None:
         self._submit = submit
         self.device = device
         self.limit = limit
+        self.place = place
+        self._store: Store = (None if place is None else place.store()) or SpillFile(place)
         self._soft = 0 if limit is None else limit - limit // 4  # above it, the oldest values leave
         self._held = self._peak = self._leaving = self._coming = 0
         self._allocations: dict[str, Allocation] = {}
         self._changed = threading.Condition(threading.Lock())
         self._resident: collections.OrderedDict[_Record, None] = collections.OrderedDict()  # may leave, in this order
         self._notes: collections.deque[_Record] = collections.deque()
-        self._file: SpillFile | None = None
         self._failure: OSError | None = None
         self._to_read: collections.deque[_Record] = collections.deque()
         self._to_write: collections.deque[_Record] = collections.deque()
         self._is_going = False  # whether work is in the stream
         self.bytes_out = self.bytes_in = 0
+        if place is not None:
+            place.accounts.add(self)
         forking.register_at_fork(self)
 
     def _forked(self) -> None:
@@ -249,7 +260,14 @@ class Memory:
 
     def statistics(self) -> MemoryStatistics:
         """A snapshot of the account."""
-        return MemoryStatistics(self.held, self.peak, self.spilled, self.bytes_out, self.bytes_in)
+        allocated = (0, 0) if self.place is None else self.place.figures()
+        return MemoryStatistics(self.held, self.peak, self.spilled, self.bytes_out, self.bytes_in, *allocated)
+
+    def holders(self) -> str:
+        """The largest holders as text; "" if nothing is held."""
+        with self._changed:
+            self._settle()
+            return self._largest()
 
     @property
     def held(self) -> int:
@@ -265,10 +283,10 @@ class Memory:
 
     @property
     def spilled(self) -> int:
-        """Bytes of the spill file that are in use."""
+        """Bytes of the store that are in use."""
         with self._changed:
             self._settle()
-            return 0 if self._file is None else self._file.used
+            return self._store.used
 
     # *** values that are never swapped ***
 
@@ -288,16 +306,15 @@ class Memory:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Closes the spill file and loses its contents. Further calls have no effect."""
+        """Closes the store and loses its contents. Further calls have no effect."""
         with self._changed:
-            if self._file is not None:
-                self._file.close()
+            self._store.close()
 
     # *** values that loops keep ***
 
     def save(self, use: MemoryUser, value: Value, what: str, may_swap: bool) -> SpilledTensor:
         """See `StepMemory.save`."""
-        layout = Layout.of(value) if may_swap and self._submit is not None else None
+        layout = self._store.layout_of(value) if may_swap and self._submit is not None else None
         n = nbytes_of(value) if layout is None else layout.span
         with self._changed:
             self._make_room(n, what, may_swap, use)
@@ -411,7 +428,7 @@ class Memory:
                 self._leaving += record.nbytes
                 self._to_write.append(record)
                 self._go()
-            else:  # it is already in the file, since it left before
+            else:  # it is already in the store, since it left before
                 self._put_away(record)
 
     def _put_away(self, record: _Record) -> None:
@@ -440,7 +457,7 @@ class Memory:
         The array is allocated here and not in the thread that reads, because C libraries keep memory for each thread.
         """
         assert record.layout is not None
-        record.buffer = np.empty(record.layout.span, np.uint8)
+        record.buffer = self._store.buffer(record.layout)
         record.state, record.is_read = COMING, False
         # the previous allocation may be deleted
         record.allocation = self._allocation(record.allocation.name, record.allocation.swaps)
@@ -469,9 +486,9 @@ class Memory:
             self._coming -= record.nbytes
         self._resident.pop(record, None)
         record.value = None
-        if record.slot is not None:
-            assert self._file is not None
-            self._file.free(record.slot)
+        slot, record.slot = record.slot, None
+        if slot is not None:
+            self._store.free(slot)
 
     # *** copies; without the lock ***
 
@@ -483,7 +500,7 @@ class Memory:
                 if not are_read:
                     self._write(records)
                     continue
-                with contextlib.suppress(OSError):  # `fetch_back` tries again and raises the error
+                with contextlib.suppress(OSError, ResourceExhaustedError):  # `fetch_back` tries again and raises it
                     self._read(records)
         except BaseException:  # raised by a listener: later copies must still be made
             with self._changed:
@@ -516,19 +533,18 @@ class Memory:
         there = [(r, r.layout, r.value) for r in records]
         pieces = [(r, layout, value) for r, layout, value in there if layout is not None and value is not None]
         began = time.perf_counter_ns()
-        slots: list[Slot] = []
+        slots: list[Any] = []
+        store = self._store
         try:
             with self._changed:
-                if self._file is None:
-                    self._file = SpillFile(flags.SPILL_FOLDER.value)
-                file = self._file
-                slots = [file.reserve(layout.span) for _, layout, _ in pieces]
-            file.write([(slot, layout, value) for slot, (_, layout, value) in zip(slots, pieces, strict=True)])
+                for _, layout, _ in pieces:  # an error leaves the slots before it in the list
+                    slots.append(store.reserve(layout.span))
+            store.write([(slot, layout, value) for slot, (_, layout, value) in zip(slots, pieces, strict=True)])
         except OSError as e:
             with self._changed:
                 self._failure = e
                 for slot in slots:
-                    file.free(slot)
+                    store.free(slot)
                 for record, _, _ in pieces:
                     if record.state == LEAVING:
                         self._stay(record)
@@ -546,19 +562,20 @@ class Memory:
                 elif record.state == RESIDENT:
                     record.slot = slot
                 else:
-                    file.free(slot)
+                    store.free(slot)
             self._changed.notify_all()
         self._tell(written, "out", began)
 
     def _read(self, records: Sequence[_Record]) -> list[Value]:
         """Reads `records`, whose state is `COMING`; the value of a deleted one is None."""
-        began, file = time.perf_counter_ns(), self._file
-        known = [(r.slot, r.buffer, r.layout) for r in records]
+        began, store = time.perf_counter_ns(), self._store
+        known = [(r.slot, r.layout, r.buffer) for r in records]
         values: list[Value] = [None] * len(records)
+        there = [i for i, (slot, _, _) in enumerate(known) if slot is not None]
         try:
-            if file is not None:
-                file.read([(slot, buffer) for slot, buffer, _ in known if slot is not None and buffer is not None])
-        except OSError:
+            for i, value in zip(there, store.read([known[i] for i in there]), strict=True):
+                values[i] = value
+        except (OSError, ResourceExhaustedError):
             with self._changed:
                 for record in records:
                     if record.state == COMING:
@@ -567,9 +584,6 @@ class Memory:
                     record.buffer = None
                 self._changed.notify_all()
             raise
-        for i, (slot, buffer, layout) in enumerate(known):
-            if slot is not None and buffer is not None and layout is not None:
-                values[i] = layout.array(buffer)
         with self._changed:
             for record, value in zip(records, values, strict=True):
                 if value is None:
@@ -597,21 +611,24 @@ class Memory:
 
     # *** errors ***
 
+    def _largest(self) -> str:
+        largest = sorted(self._allocations.values(), key=lambda h: -h.bytes)
+        held = [f"{h.bytes:,} for {h.name}" + (f" ({h.count:,} values)" if h.count > 1 else "") for h in largest[:5]]
+        return "; ".join(held) + (f"; and {len(largest) - 5} more" if len(largest) > 5 else "")
+
     def _exhausted(
         self, n: int, what: str, swaps: bool | None, failed: OSError | None = None
     ) -> ResourceExhaustedError:
-        largest = sorted(self._allocations.values(), key=lambda h: -h.bytes)
-        held = [f"{h.bytes:,} for {h.name}" + (f" ({h.count:,} values)" if h.count > 1 else "") for h in largest[:5]]
-        more = f"; and {len(largest) - 5} more" if len(largest) > 5 else ""
-        now = f"{self._held:,} bytes are held: {'; '.join(held)}{more}" if held else "nothing is held"
+        largest, held = self._allocations.values(), self._largest()
+        now = f"{self._held:,} bytes are held: {held}" if held else "nothing is held"
         cures = ["let the loop keep less (while_loop(..., save=hr.recompute('sqrt')))"]
         if swaps is None and not any(h.swaps is not None for h in largest):
             cures = ["let what is listed hold less (a queue: a smaller capacity)"]
         cures.append("raise the limit (hr.Session(memory_limit=...))")
         why = ""
         if failed is not None:
-            why = f"What leaves memory cannot be written to the spill file: {failed}. "
-            cures.insert(0, "let HEADRACE_SPILL_FOLDER name a folder with more room")
+            why = f"What leaves memory cannot be written to {self._store.name}: {failed}. "
+            cures.insert(0, self._store.remedy)
         elif swaps is False or any(h.swaps is False for h in largest):
             cures.insert(0, "let the loop swap (while_loop(..., swap_memory=True))")
         elif swaps is not None:

@@ -17,13 +17,17 @@ import math
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import IO, TYPE_CHECKING, Final
 
 import numpy as np
 
-from headrace import forking, thresholds
+from headrace import flags, forking, thresholds
+from headrace.device_arrays import ArrayMemory, is_host, to_host
 from headrace.memo import cached
 from headrace.records import record
+
+if TYPE_CHECKING:
+    from headrace.resources.values import Value
 
 PAGE: Final = 4096  # the size of a slot is a multiple of this
 
@@ -98,23 +102,26 @@ class Slot:
 
 
 class SpillFile:
-    """Spill file; see the module's text.
+    """Spill file, a `device_arrays.Store`; see the module's text. It is made on first use.
 
     Any thread may call `write` and `read`. A caller of `reserve` and `free` must hold a lock.
 
     Args:
-      folder: The folder of the file; "" for the system's folder of temporary files.
+      place: The near memory of a device whose values it stores; None for arrays of numpy.
 
     Attributes:
+      name: Its name in messages.
+      remedy: How a user gives it more room.
       used: The bytes in slots that are not free.
-
-    Raises:
-      OSError: The file cannot be made.
     """
 
-    def __init__(self, folder: str = "") -> None:
-        self._folder = folder
-        self._open()
+    name: Final = "the spill file"
+    remedy: Final = "let HEADRACE_SPILL_FOLDER name a folder with more room"
+
+    def __init__(self, place: ArrayMemory | None = None) -> None:
+        self._place = place
+        self._file: IO[bytes] | None = None
+        self._is_opened_next = True  # whether the next reservation makes a file
         self.used = 0
         self._end = 0
         self._free: dict[int, list[int]] = {}  # offsets of free slots, by size
@@ -123,13 +130,20 @@ class SpillFile:
     def _open(self) -> None:
         import tempfile  # imports many modules
 
-        self._file = tempfile.TemporaryFile(buffering=0, prefix="headrace-", dir=self._folder or None)  # noqa: SIM115
-        self.close = weakref.finalize(self, self._file.close)  # frees the disk space; may be called twice
-        self._is_parents = False
+        folder = flags.SPILL_FOLDER.value or None
+        self._file = tempfile.TemporaryFile(buffering=0, prefix="headrace-", dir=folder)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)  # frees the disk space
+        self._is_opened_next = False
 
     def _forked(self) -> None:
         """Detaches a forked child from the file of its parent; see `forking`."""
-        self._is_parents = True
+        self._is_opened_next = True
+
+    def close(self) -> None:
+        """Frees the disk space. Further calls have no effect."""
+        self._is_opened_next = False
+        if self._file is not None:
+            self._file.close()
 
     @property
     def size(self) -> int:
@@ -140,9 +154,9 @@ class SpillFile:
         """Reserves a slot for `n` bytes.
 
         Raises:
-          OSError: It is the first slot in a forked process, and the file cannot be made.
+          OSError: It is the first slot of this process, and the file cannot be made.
         """
-        if self._is_parents:
+        if self._is_opened_next:
             self.close()
             self._open()
         size = math.ceil(n / PAGE) * PAGE
@@ -163,7 +177,11 @@ class SpillFile:
             self._free.clear()
             self._end = 0
 
-    def write(self, pieces: Sequence[tuple[Slot, Layout, np.ndarray]]) -> None:
+    def layout_of(self, value: Value) -> Layout | None:
+        """The layout of `value`; None if it is not to be stored, see `Layout.of`."""
+        return Layout.of(to_host(value)) if is_host(value) is (self._place is None) else None
+
+    def write(self, pieces: Sequence[tuple[Slot, Layout, Value]]) -> None:
         """Writes arrays, those with adjacent slots by one system call.
 
         Args:
@@ -173,30 +191,40 @@ class SpillFile:
           OSError: The disk is full or fails.
         """
         fd = self._number()
-        for offset, data in _runs([(slot, layout.bytes_of(value)) for slot, layout, value in pieces]):
+        there = [(slot, layout, to_host(value)) for slot, layout, value in pieces]  # they outlive the bytes
+        for offset, data in _runs([(slot, layout.bytes_of(array)) for slot, layout, array in there]):
             while data:
                 n = os.pwritev(fd, data, offset)
                 offset, data = offset + n, _rest(data, n)
 
-    def read(self, pieces: Sequence[tuple[Slot, np.ndarray]]) -> None:
-        """Reads slots, each into an array with the number of bytes that was written.
+    def buffer(self, layout: Layout) -> np.ndarray:
+        """New memory for the bytes of an array."""
+        return np.empty(layout.span, np.uint8)
+
+    def read(self, pieces: Sequence[tuple[Slot, Layout, np.ndarray]]) -> list[Value]:
+        """Reads arrays.
 
         Args:
-          pieces: The slot and the uint8 array of each.
+          pieces: The slot, the layout and the `buffer` of each.
+
+        Returns:
+          The arrays, in the buffers.
 
         Raises:
           OSError: The disk fails.
         """
         fd = self._number()
-        for offset, data in _runs([(slot, buffer.data) for slot, buffer in pieces]):
+        for offset, data in _runs([(slot, buffer.data) for slot, _, buffer in pieces]):
             while data:
                 n = os.preadv(fd, data, offset)
                 if not n:
                     raise OSError(errno.EIO, "the spill file has been cut short")
                 offset, data = offset + n, _rest(data, n)
+        arrays = [layout.array(buffer) for _, layout, buffer in pieces]
+        return arrays if self._place is None else list(map(self._place.put, arrays))
 
     def _number(self) -> int:
-        if self._file.closed:
+        if self._file is None or self._file.closed:
             raise OSError(errno.EBADF, "the spill file is closed")
         return self._file.fileno()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import dtypes, shapes, thresholds
+from headrace.device_arrays import computed
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.resources import values
 from headrace.resources.element_shapes import check_rows, check_vector, if_full, merge, pieces, show
@@ -270,7 +271,7 @@ class TensorList:
         if known == ():
             raise InvalidArgumentError("Concat requires elements to be at least vectors, found scalars instead.")
         first, rest = (None, None) if known is None else (known[0], known[1:])
-        items = list(self._items)
+        items = _stored(self._items, arrays)
         if not items and not shapes.is_full(rest):
             raise InvalidArgumentError(
                 "All except the first dimension must be fully defined when concating an empty tensor list. "
@@ -626,7 +627,7 @@ class TensorList:
                 self._zeros(i, full, arrays) if item is UNINITIALIZED else item
                 for i, item in zip(where, items, strict=True)
             ]
-        stacked: np.ndarray = arrays.stack(items, self.element_dtype, full)
+        stacked: np.ndarray = arrays.stack(_stored(items, arrays), self.element_dtype, full)
         return stacked
 
     def _length_of(self, index: int, first: int | None, leading_dims: Sequence[int]) -> int:
@@ -685,4 +686,18 @@ def _add(a: Any, b: Any) -> Any:
             f"Trying to add list elements of different shapes: {shapes.show(shape_of(a))} and "
             f"{shapes.show(shape_of(b))}"
         )
+    return computed(_sum, _present(a), _present(b))
+
+
+def _sum(xp: Any, a: Any, b: Any) -> Any:
     return a + b
+
+
+def _present(item: Value) -> Value:
+    """A stored element, as an array."""
+    return item.value() if type(item) is SpilledTensor else item
+
+
+def _stored(items: Iterable[Value], arrays: Arrays) -> list[Value]:
+    """Stored elements as `arrays` takes them: numpy converts a `SpilledTensor` by itself."""
+    return list(items) if arrays is values else [_present(item) for item in items]

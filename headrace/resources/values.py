@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 from headrace import dtypes, shapes
+from headrace.device_arrays import DeviceArray, Elements
 from headrace.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -88,17 +89,50 @@ class ArraysOf:
     def rows(self, array: Value, dtype: DType) -> list[Value]:
         if dtype in dtypes.OBJECT:
             return rows(array, dtype)
-        return [array[i, ...] for i in range(array.shape[0])]
+        return list(self._xp.unstack(array))
+
+
+class ArraysIn:
+    """`Arrays` of values in the memory of a device; handles and strings are numpy's.
+
+    Args:
+      elements: Applies functions of arrays to the values.
+    """
+
+    def __init__(self, elements: Elements) -> None:
+        self._apply = elements.apply
+
+    def zeros(self, dtype: DType, shape: tuple[int, ...]) -> Value:
+        if dtype in dtypes.OBJECT:
+            return zeros(dtype, shape)
+        return self._apply(lambda xp: ArraysOf(xp).zeros(dtype, shape))
+
+    def stack(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        if dtype in dtypes.OBJECT:
+            return stack(values, dtype, shape)
+        return self._apply(lambda xp, *arrays: ArraysOf(xp).stack(arrays, dtype, shape), *values)
+
+    def concat(self, values: Sequence[Value], dtype: DType, shape: tuple[int, ...]) -> Value:
+        if dtype in dtypes.OBJECT:
+            return concat(values, dtype, shape)
+        return self._apply(lambda xp, *arrays: ArraysOf(xp).concat(arrays, dtype, shape), *values)
+
+    def rows(self, array: Value, dtype: DType) -> list[Value]:
+        if dtype in dtypes.OBJECT:
+            return rows(array, dtype)
+        return list(self._apply(lambda xp, x: ArraysOf(xp).rows(x, dtype), array))
 
 
 def arrays_of(xp: Any) -> Arrays:
-    """The functions that make arrays of a namespace."""
-    return sys.modules[__name__] if xp is np else ArraysOf(xp)
+    """The functions that make arrays of a namespace, or elements in a memory."""
+    if xp is np:
+        return sys.modules[__name__]
+    return ArraysIn(xp) if type(xp) is Elements else ArraysOf(xp)
 
 
 def is_foreign(value: Value) -> bool:
-    """Whether a value is an array of another namespace than numpy."""
-    return hasattr(value, "dtype") and not isinstance(value, (np.ndarray, np.generic))
+    """Whether a value has a dtype object of another namespace than numpy."""
+    return hasattr(value, "dtype") and not isinstance(value, (np.ndarray, np.generic, DeviceArray))
 
 
 def zeros(dtype: DType, shape: tuple[int, ...]) -> Value:

@@ -3,7 +3,8 @@
 A value that was read never changes: `update` makes a new array and swaps it in. So a read needs neither copy nor lock.
 
 An update of a few rows of a large table would copy the table. `change` writes into the value itself if the variable has
-the only reference to it. Meanwhile the variable is without a value, and a read waits for the lock.
+the only reference to it. Meanwhile the variable is without a value, and a read waits for the lock. Optimizers change
+values in the memory of a device so.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from headrace.resources.values import nbytes_of, numpy_dtype_of, shape_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from headrace.device_arrays import ArrayMemory
+    from headrace.device_arrays import ArrayMemory, DeviceArray
     from headrace.dtypes import DType
     from headrace.resources.manager import Owners
     from headrace.resources.memory import Memory
@@ -130,10 +131,13 @@ class Variable:
         """
         change_together([self], fn)
 
-    def _take(self) -> tuple[np.ndarray, bool]:
+    def _take(self, like: DeviceArray | None) -> tuple[Value, bool]:
         """Returns an array to change, and whether it is the value itself.
 
         The variable has no value then. The caller has the lock, and gives the value back.
+
+        Args:
+          like: see `change_together`.
         """
         value = self._current()
         self._value = None  # a reader from now on waits
@@ -212,7 +216,7 @@ def update_together(variables: Sequence[Variable], fn: Callable[..., Sequence[Va
             v._hold(value)
 
 
-def change_together(variables: Sequence[Variable], fn: Callable[..., object]) -> None:
+def change_together(variables: Sequence[Variable], fn: Callable[..., object], like: DeviceArray | None = None) -> None:
     """Changes the values of several variables atomically by `fn(*arrays)`, which writes into the arrays.
 
     An array is the value itself if nothing else refers to it, and otherwise a copy. `fn` must raise before it writes,
@@ -221,15 +225,17 @@ def change_together(variables: Sequence[Variable], fn: Callable[..., object]) ->
     Args:
       variables: The variables, each at most once.
       fn: Takes the arrays in this order.
+      like: A value on the device of the variables. `fn` then takes values in the memory of that device, with elements
+        in the order in which this one has them there. None: arrays of numpy.
 
     Raises:
       FailedPreconditionError: A variable has no value yet.
     """
     with _Locked(variables):
-        taken: list[tuple[np.ndarray, bool]] = []
+        taken: list[tuple[Value, bool]] = []
         try:
             for v in variables:
-                taken.append(v._take())  # noqa: PERF401 - an error leaves those before it in the list
+                taken.append(v._take(like))  # noqa: PERF401 - an error leaves those before it in the list
             fn(*[array for array, _ in taken])
         finally:
             for v, (array, is_value) in zip(variables, taken, strict=False):
@@ -250,44 +256,55 @@ class CountedVariable(Variable):
       name: The name, for messages.
       dtype: The dtype of its value.
       shape: Its declared static shape.
-      memory: The memory of the device.
+      account: The account of the device; None: the device has no limit, and nothing is counted.
     """
 
-    __slots__ = ("_counted", "_memory")
+    __slots__ = ("_account", "_counted")
 
-    def __init__(self, name: str, dtype: DType, shape: Shape, memory: Memory) -> None:
+    def __init__(self, name: str, dtype: DType, shape: Shape, account: Memory | None) -> None:
         super().__init__(name, dtype, shape)
-        self._memory = memory
+        self._account = account
         self._counted = 0
 
     def _hold(self, value: Value | None) -> None:
-        n = 0 if value is None else nbytes_of(value)
-        if n != self._counted:
-            self._memory.change(f"variable '{self.name}'", self._counted, n)
-            self._counted = n
+        if self._account is not None:
+            n = 0 if value is None else nbytes_of(value)
+            if n != self._counted:
+                self._account.change(f"variable '{self.name}'", self._counted, n)
+                self._counted = n
         super()._hold(value)
 
 
-class DeviceVariable(Variable):
+class DeviceVariable(CountedVariable):
     """Variable whose value is in the memory of a device.
 
-    `change` copies the value to the host and back.
+    `change` copies the value to the host and back, unless it is to be changed on the device.
 
     Args:
       name: The name, for messages.
       dtype: The dtype of its value.
       shape: Its declared static shape.
       memory: The memory of the device.
+      account: The account of the device; None: the device has no limit, and nothing is counted.
     """
 
     __slots__ = ("_memory",)
 
-    def __init__(self, name: str, dtype: DType, shape: Shape, memory: ArrayMemory) -> None:
-        super().__init__(name, dtype, shape)
+    def __init__(
+        self, name: str, dtype: DType, shape: Shape, memory: ArrayMemory, account: Memory | None = None
+    ) -> None:
+        super().__init__(name, dtype, shape, account)
         self._memory = memory
 
-    def _take(self) -> tuple[np.ndarray, bool]:
-        return np.array(to_host(self._current())), False
+    def _take(self, like: DeviceArray | None) -> tuple[Value, bool]:
+        value = self._current()
+        if like is None:
+            return np.array(to_host(value)), False
+        self._value = None  # a reader from now on waits
+        if reference_counts.count(value) <= reference_counts.LOCAL and self._memory.may_change(value, like):
+            return value, True
+        self._value = value
+        return self._memory.copied(value, like), False
 
     def _hold(self, value: Value | None) -> None:
         super()._hold(value if value is None or not is_host(value) else self._memory.put(value))
@@ -311,7 +328,7 @@ class FedVariable(Variable):
         super().__init__(name, dtype, shape)
         self._value = value
 
-    def _take(self) -> NoReturn:
+    def _take(self, like: DeviceArray | None) -> NoReturn:
         self._hold(None)
 
     def _hold(self, value: Value | None) -> NoReturn:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import dtypes
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
-from headrace.ir.kernel import OnResources
-from headrace.ir.notes import OnDevice
+from headrace.ir.kernel import OnResources, residence
 from headrace.opkit.forms import COPIES
 from headrace.schedule.program import (
     Block,
@@ -72,8 +71,7 @@ def build(regions: Regions, args: Sequence[Operation], retvals: Sequence[Operati
 
 def _kind_of_value(t: Tensor) -> Representation:
     """The representation of a value that is neither a reference nor a list."""
-    there = t.op.notes.get(OnDevice)
-    if t.dtype.base in dtypes.OBJECT or (there is not None and t.index in there.outputs):
+    if t.dtype.base in dtypes.OBJECT or residence(t) is not None:
         return "object"
     return "scalar" if t.shape == () else "array"
 

@@ -7,12 +7,14 @@ computed. This is possible if the old value of the variable has no later reader.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from headrace.schedule.program import Branches, Compute, Loop, Section
+from headrace.schedule.program import Branches, Compute, Loop, Section, Segment
 
 if TYPE_CHECKING:
     from headrace.schedule.program import Block, Program, Value
+
+_PUTS: Final = (Compute, Branches, Section, Segment)  # instructions that put their results into any variables
 
 
 def find_homes(program: Program) -> None:
@@ -41,7 +43,7 @@ def _is_made(block: Block, value: Value) -> bool:
     """Whether an instruction of `block` can put `value` into any variable."""
     if sum(v is value for v in block.results) != 1:
         return False
-    return any(value in instr.made and isinstance(instr, (Compute, Branches, Section)) for instr in block.instrs)
+    return any(value in instr.made and isinstance(instr, _PUTS) for instr in block.instrs)
 
 
 def _is_free(block: Block, made: Value, old: Value) -> bool:

@@ -11,20 +11,26 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.opkit.forms import COPIES
-from headrace.schedule.program import Compute, Convert, Group
+from headrace.schedule.program import Compute, Convert, Group, Segment
 from headrace.schedule.select import KernelCall, ListOperation, Map, Move
 
 if TYPE_CHECKING:
-    from headrace.schedule.program import Instr, Program, Value
+    from headrace.schedule.program import Block, Instr, Program, Value
 
 
 def mark_ends(program: Program) -> None:
-    """Sets `drops` of all instructions."""
+    """Sets `drops` of all instructions.
+
+    Values that a segment reads end in its block too, which is a function with names of its own.
+    """
+    given: dict[Block, Sequence[Value]] = {}
     for block in program.walk():
-        mine: set[Value] = set()
+        mine = set(given.get(block, ()))
         for instr, ends in zip(block.instrs, endings(block.instrs, block.results), strict=True):
             instr.drops = tuple([v for v in ends if v in mine])
             mine.update(instr.made)
+            if isinstance(instr, Segment):
+                given[instr.block] = instr.inputs
 
 
 def endings(instrs: Sequence[Instr], results: Collection[Value]) -> list[list[Value]]:

@@ -12,7 +12,7 @@ in this sense form a class: the two ends of a push, the input, parameters, resul
 on. If one version of a class is used in another way, the class stays with the kernels, which are correct in any case.
 
 A list that is made of the rows of a tensor and never changed needs no list at all: its elements are rows of that
-tensor.
+tensor. (On a device of another array library it is a list, because each row of a tensor is an object.)
 
 The shape of the elements may be unknown. Elements must fit the shape that a reader states. This module checks that with
 the static shapes of all elements that are put into the class. The zeros for a missing element may have a shape that
@@ -26,10 +26,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace import dtypes, shapes
+from headrace.disjoint_sets import DisjointSets
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
+from headrace.ir.kernel import residence
 from headrace.ir.notes import CountedResidual, ResidualPop, ResidualPush
-from headrace.schedule.disjoint_sets import DisjointSets
 
 if TYPE_CHECKING:
     from headrace.ir.graph import Operation, Tensor
@@ -83,7 +84,7 @@ class Lists:
         c = self._find(t)
         if c in self._bad:
             return KERNEL
-        return LIST if c in self._grown or c not in self._rows else ROWS
+        return LIST if c in self._grown or c not in self._rows or residence(t) is not None else ROWS
 
     def has_blanks(self, t: Tensor) -> bool:
         """Whether elements of a list may be missing."""

@@ -28,6 +28,7 @@ from headrace import dtypes, shapes
 from headrace.records import record
 
 if TYPE_CHECKING:
+    from headrace.device_arrays import ArrayMemory
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation, Tensor
     from headrace.ir.kernel import Kernel
@@ -362,6 +363,24 @@ class Section(Instr):
     uses_threads: bool
     flushes: bool
     lists: Mapping[Value, tuple[np.dtype, tuple[int, ...]]]
+
+
+@record(eq=False, slots=True)
+class Segment(Instr):
+    """Calls of a device's kernels, as one function of its arrays (`segments`).
+
+    Attributes:
+      block: The calls; its results are the outputs.
+      memory: The memory of the device.
+    """
+
+    block: Block
+    memory: ArrayMemory
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The block of the calls."""
+        return (self.block,)
 
 
 @record(eq=False, slots=True)

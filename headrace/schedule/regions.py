@@ -10,6 +10,7 @@ This module is independent of the code that is generated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from headrace.ir.analysis.signature_check import check_fit
 from headrace.ir.analysis.trip_count import Bound, TripCount, trip_count
 from headrace.ir.attr_values import Func
 from headrace.ir.edit.for_as_while import counting
-from headrace.ir.function import bodies, body, recursive_functions
+from headrace.ir.function import bodies, body, nested, recursive_functions
 from headrace.ir.graph import FuncGraph
 from headrace.ir.infer import constant_value
 from headrace.ir.order import is_constant
@@ -107,7 +108,8 @@ class Regions:
             return known
         wanted: set[Tensor] = set(results)
         needed: set[Operation] = set(must)
-        order = _looks_first(walk.in_order(walk.reachable([*needed, *(t.op for t in results)])))
+        order = walk.in_order(walk.reachable([*needed, *(t.op for t in results)]))
+        order = _looks_first(_overlapping(order))
         items: list[Item] = []
         for op in reversed(order):
             live = tuple([i for i, t in enumerate(op.outputs) if t in wanted])
@@ -208,6 +210,42 @@ class Regions:
             self.functions[f.name] = Region(graph, (), (), ())  # ends the recursion: a placeholder until it is built
             self.functions[f.name] = self._region(graph, tuple(graph.results), graph.control_results)
         return Item(op, live, "Recursive", offset=offset, reads=tuple(op.inputs[offset:]))
+
+
+def _overlapping(order: list[Operation]) -> list[Operation]:
+    """Operations in an order in which work that was begun overlaps with other work.
+
+    The order is that of *stages*: between two of them the host waits. So all operations that need no wait run before
+    the first wait, those that need one before the second, and so on. In a stage, the operations on which a beginning
+    depends precede the others. A beginning follows its last input at once, and a wait precedes its first reader.
+
+    Args:
+      order: The operations in topological order.
+    """
+    if not any(op.opdef.facts.begins or op.opdef.facts.awaits for op in order):
+        return order
+    stage: dict[Operation, int] = {}
+    at: dict[Operation, float] = {}
+    first_reader: dict[Operation, float] = {}
+    for i, op in enumerate(order):
+        before = walk.predecessors(op)
+        stage[op] = max((stage[p] for p in before), default=0) + _waits(op)
+        at[op] = max((at[p] for p in before), default=-1.0) + 0.5 if op.opdef.facts.begins else float(i)
+        for p in before:
+            first_reader[p] = min(first_reader.get(p, math.inf), at[op])
+    early: set[Operation] = set()
+    for op in reversed(order):
+        if op.opdef.facts.awaits:
+            at[op] = first_reader.get(op, math.inf) - 0.5
+        if op.opdef.facts.begins or op in early:
+            early.add(op)
+            early.update(p for p in walk.predecessors(op) if stage[p] == stage[op])
+    return sorted(order, key=lambda op: (stage[op], op not in early, at[op]))
+
+
+def _waits(op: Operation) -> bool:
+    """Whether the host waits in an operation, or in a graph that it owns."""
+    return op.opdef.facts.awaits or any(o.opdef.facts.awaits for _, g in nested([op]) for o in g.operations)
 
 
 def _looks_first(order: list[Operation]) -> list[Operation]:

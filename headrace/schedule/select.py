@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from headrace.ir.device import DeviceSpec
-from headrace.ir.kernel import Kernel, NamesResource, find_kernel, kernel_on, made_for
+from headrace.ir.kernel import (
+    Kernel,
+    NamesResource,
+    device_memory,
+    find_kernel,
+    kernel_on,
+    made_for,
+    residence,
+    with_elements_in,
+)
 from headrace.ir.notes import ContiguousResult, OnDevice
 from headrace.opkit.forms import NATIVE, Form, form_of
 from headrace.records import record
@@ -20,6 +29,7 @@ from headrace.schedule.lists import Lists
 from headrace.schedule.scalar_expressions import Apply, scalar_expression
 
 if TYPE_CHECKING:
+    from headrace.device_arrays import ArrayMemory
     from headrace.ir.graph import Operation
     from headrace.ir.op_roles import ListRole
     from headrace.schedule.regions import Item, Regions
@@ -61,12 +71,14 @@ class ListOperation:
       kind: The representation of the list: `lists.LIST` or `lists.ROWS`.
       has_blanks: Whether elements of the list may be missing.
       is_counted: Whether its elements count as memory of the device (`resources.memory`).
+      memory: The memory of the device in which its elements are; None for the host.
     """
 
     role: ListRole
     kind: str
     has_blanks: bool
     is_counted: bool
+    memory: ArrayMemory | None
 
 
 @record(frozen=True, slots=True)
@@ -159,7 +171,8 @@ class Selection:
             this = op.outputs[0] if facts.list_role.makes else op.inputs[0]
             kind = self.lists.kind(this)
             if kind:
-                return ListOperation(facts.list_role, kind, self.lists.has_blanks(this), self.lists.is_counted(this))
+                has_blanks, is_counted = self.lists.has_blanks(this), self.lists.is_counted(this)
+                return ListOperation(facts.list_role, kind, has_blanks, is_counted, residence(this))
         if item.live:
             expression = self._expression(op)
             if expression is not None:
@@ -180,6 +193,10 @@ class Selection:
             on_device = None if there is None else kernel_on(op, DeviceSpec.from_string(there.device))
             kernel = on_device or find_kernel(op)
             assert kernel is not None
+            if on_device is None and there is not None and "element_dtype" in op.attrs:
+                memory = device_memory(op)
+                assert memory is not None
+                kernel = with_elements_in(kernel, memory)
             self._kernels[op] = kernel
         return kernel
 

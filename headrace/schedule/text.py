@@ -52,6 +52,7 @@ from headrace.schedule.program import (
     Program,
     Read,
     Section,
+    Segment,
     Value,
 )
 from headrace.schedule.scalar_expressions import Apply, Input
@@ -102,7 +103,7 @@ def _blocks(instr: Instr) -> Iterator[str]:
     if isinstance(instr, Section):
         yield from _indented(_block(instr.block), 4)
     for i, block in enumerate(instr.blocks):
-        title = "slice" if isinstance(instr, Group) else f"branch {i}"
+        title = {Group: "slice", Segment: "on the device"}.get(type(instr), f"branch {i}")
         if isinstance(instr, Branches) and not instr.is_case:
             title = ("else", "then")[i]
         yield f"  {title}:"
@@ -120,6 +121,8 @@ def _what(instr: Instr) -> str:
             return f"call {instr.function}{inputs}"
         case Section():
             return f"section{inputs}"
+        case Segment():
+            return f"segment of {instr.memory.name}{inputs}"
         case Group():
             given = [f"{v} into {g}" for v, g in zip(instr.made, instr.given, strict=True) if g is not None]
             return f"slices of {instr.step} along axis {instr.axis}{inputs}{''.join(f', {g}' for g in given)}"

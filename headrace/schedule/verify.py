@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.errors import HeadraceInternalError
-from headrace.schedule.program import Branches, Compute, Group, Instr, Loop
+from headrace.schedule.program import Branches, Compute, Group, Instr, Loop, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,17 +32,18 @@ def verify(program: Program) -> None:
     _block(program.block, program.params, defined)
 
 
-def _block(block: Block, known: Collection[Value], defined: set[Value]) -> None:
+def _block(block: Block, known: Collection[Value], defined: set[Value], given: Collection[Value] = ()) -> None:
     """Checks a block.
 
     Args:
       block: The block.
       known: The values that are visible at its start.
       defined: All values that were defined before, anywhere; those of the block are added.
+      given: Values from outside that may end in the block.
     """
     visible = set(known)
     ended: set[Value] = set()
-    mine: set[Value] = set()
+    mine = set(given)
     for instr in block.instrs:
         for v in instr.reads:
             _is_true(v in visible or v.storage == "constant", instr, f"{v} is read before it is defined")
@@ -52,7 +53,7 @@ def _block(block: Block, known: Collection[Value], defined: set[Value]) -> None:
         _instr(instr, visible, defined)
         ended.update(instr.drops)
         for v in instr.made:
-            _is_true(v not in defined or isinstance(instr, Group), instr, f"{v} is defined twice")
+            _is_true(v not in defined or isinstance(instr, Group | Segment), instr, f"{v} is defined twice")
         defined.update(instr.made)
         visible.update(instr.made)
         mine.update(instr.made)
@@ -81,6 +82,9 @@ def _instr(instr: Instr, visible: set[Value], defined: set[Value]) -> None:
                 is_own = step.into < 0 and -step.into <= k
                 ends = step.into >= 0 and instr.inputs[step.into] in instr.drops
                 _is_true(is_own or ends, instr, "a buffer is still read")
+    if isinstance(instr, Segment):  # its results are those of its block
+        _block(instr.block, inner, defined, instr.inputs)
+        return
     for block in instr.blocks:
         _block(block, inner, defined)
 

@@ -5,6 +5,7 @@ with hr.Session(graph=g, devices={FAKE: 1}) as session: ...
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +36,7 @@ class Memory:
 
     def __init__(self) -> None:
         self.copies: list[tuple[str, tuple[int, ...]]] = []
+        self.accounts: Any = weakref.WeakSet()
 
     def put(self, value: Any) -> Any:
         if not isinstance(value, (np.ndarray, np.generic)) or value.dtype == object:
@@ -42,7 +44,10 @@ class Memory:
         self.copies.append(("put", value.shape))
         return DeviceArray(np.array(value), self)
 
-    def get(self, value: DeviceArray) -> Any:
+    def begin_get(self, value: DeviceArray) -> None:
+        pass
+
+    def get(self, value: DeviceArray, look: Any = None) -> Any:
         assert value.memory is self
         self.copies.append(("get", value.shape))
         return np.array(value.array)
@@ -51,11 +56,32 @@ class Memory:
         found: np.dtype = array.dtype
         return found
 
+    def update(self, rule: str, attrs: Any, numbers: Any) -> Any:
+        return None
+
+    def may_change(self, value: DeviceArray, like: DeviceArray) -> bool:
+        return True
+
+    def copied(self, value: DeviceArray, like: DeviceArray) -> DeviceArray:
+        return DeviceArray(np.array(value.array), self)
+
+    def captured(self, f: Any, name: str, kernels: int) -> Any:
+        return f
+
+    def has(self, value: Any) -> bool:
+        return isinstance(value, (np.ndarray, np.generic))
+
     def placed(self, array: Any) -> Any:
         return array
 
     def error_of(self, error: RuntimeError) -> Exception:
         return error
+
+    def figures(self) -> tuple[int, int]:
+        return 0, 0
+
+    def store(self) -> None:
+        return None
 
 
 MEMORY: Final = Memory()

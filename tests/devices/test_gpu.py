@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
+from headrace import flags, notices
 from tests.devices.corpus import OnDevice, corpus, declared_programs, replay
 
 if not hr.list_devices("GPU"):
@@ -52,6 +53,24 @@ def test_loops_have_the_results_of_the_cpu(engine: str) -> None:
         got = session.run([y, dx], at)
     for a, b in zip(got, want, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_cuda_graphs_have_the_results_of_single_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float32, [64, 64])
+        body = lambda i, a: (i + 1, hr.tanh(hr.matmul(a, x) * 0.1 + x) - hr.sin(a) * hr.cos(a + x) + hr.exp(-a * a))
+        y = hr.while_loop(lambda i, a: i < 20, body, [0, x])[1]
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=(64, 64)).astype("f") for _ in range(5)]
+    refusals: list[str] = []
+    monkeypatch.setattr(notices, "inform", lambda stage, lines: refusals.extend(lines))
+    found = []
+    for flag in ("on", "off"):
+        with flags.override(CUDA_GRAPHS=flag), hr.Session(graph=g, devices={"GPU": 1}, engine="compiled") as session:
+            found.append([session.run(y, {x: v}) for v in values])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert refusals == []
 
 
 def test_recorded_programs_have_their_results() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from headrace import dtypes
 from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.graph import Operation
-from headrace.ir.kernel import find_kernel, has_kernel
+from headrace.ir.kernel import find_kernel, has_kernel, host_inputs
 from headrace.ir.opdef import Case, case, op_registry
 from tests.ops.cases import assert_close, cases, constant_op, dtype_of, first_types, flat, open_op, run_kernel
 from tests.ops.namespaces import Namespace, torch
@@ -85,14 +85,14 @@ def kernels_of(module: str) -> list[str]:
     return [op for op, factory in registering.registered.items() if factory.__module__ == name]
 
 
-def run(op: Operation, args: list[np.ndarray], there: Namespace) -> tuple[Any, ...]:
-    """The outputs of the kernel for PyTorch."""
+def run(op: Operation, args: list[np.ndarray], there: Namespace, host: Collection[int] = ()) -> tuple[Any, ...]:
+    """The outputs of the kernel for PyTorch, with some inputs on the host."""
     kernel = find_kernel(op, "TORCH")
     assert kernel is not None
-    tensors = [there.put(x) for x in args]
-    out = kernel.factory(there.xp, op.attrs)(*tensors)
-    for x, a in zip(tensors, args, strict=True):
-        assert_close(there.get(x), a, f"{op.type} changed an input")
+    given = [x if k in host else there.put(x) for k, x in enumerate(args)]
+    out = kernel.factory(there.xp, op.attrs)(*given)
+    for x, a in zip(given, args, strict=True):
+        assert_close(there.get(x) if isinstance(x, there.array) else x, a, f"{op.type} changed an input")
     return (out,) if len(op.outputs) == 1 else tuple(out)
 
 
@@ -101,12 +101,13 @@ def check(type: str, given: Case, there: Namespace, where: str) -> None:
     op = constant_op(op_registry.get(type), given)
     args = flat(given.inputs)
     want = run_kernel(op, args)
-    got = run(op, args, there)
-    assert len(got) == len(want), where
-    for g, w in zip(got, want, strict=True):
-        assert isinstance(g, there.array), f"{where}: {g!r} is no tensor"
-        assert not g.requires_grad
-        assert_close(there.get(g.resolve_conj()), np.asarray(w), where)
+    for host in dict.fromkeys((frozenset(), host_inputs(op.opdef, op.attrs))):
+        got = run(op, args, there, host)
+        assert len(got) == len(want), where
+        for g, w in zip(got, want, strict=True):
+            assert isinstance(g, there.array), f"{where}: {g!r} is no tensor"
+            assert not g.requires_grad
+            assert_close(there.get(g.resolve_conj()), np.asarray(w), where)
 
 
 def suited(type: str, dtype: DType, there: Namespace) -> Iterator[tuple[int, Case]]:
@@ -258,6 +259,33 @@ def test_pooling_of_images(
         check("MaxPoolGradGrad", case(images, y, drawn(x, d), **attrs), there, "MaxPoolGradGrad")
         check("AvgPoolGrad", case(np.array(x, np.int32), g, **attrs), there, "AvgPoolGrad")
     assert not left
+
+
+def test_a_result_carries_the_places_of_its_maxima(there: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient by the same array and windows does not search for them again."""
+    pooling = importlib.import_module("headrace.devices.torch.pooling")
+    registering = importlib.import_module("headrace.devices.torch.registering")
+    searches: list[Any] = []
+    search = pooling._MAX_WITH_INDICES[2]
+    monkeypatch.setitem(pooling._MAX_WITH_INDICES, 2, lambda *args: searches.append(args) or search(*args))
+    windows: dict[str, Any] = {"T": dtypes.float32, "ksize": (1, 2, 2, 1), "padding": "SAME", "data_format": "NHWC"}
+    x, other = (there.put(_RNG.standard_normal((2, 5, 5, 3)).astype(np.float32)) for _ in range(2))
+
+    def kernel(type: str, stride: int = 2) -> Any:
+        return registering.registered[type](there.xp, {**windows, "strides": (1, stride, stride, 1)})
+
+    y = kernel("MaxPool")(x)
+    carried = kernel("MaxPoolGrad")(x, y, y)
+    assert len(searches) == 1
+    assert bool((carried == kernel("MaxPoolGrad")(x, y.clone(), y)).all())
+    assert len(searches) == 2
+    kernel("MaxPoolGrad")(other, y, y)
+    assert len(searches) == 3
+    kernel("MaxPoolGrad", 1)(x, there.put(np.ones((2, 5, 5, 3), np.float32)), x)
+    assert len(searches) == 4
+    searches.clear()  # a view of an array holds it
+    del x
+    assert y._places.x() is None
 
 
 # *** Few of many ***

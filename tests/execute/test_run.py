@@ -41,6 +41,7 @@ class PythonCode:
     """The graph of `TEXT` as a Python function, in place of compiled code."""
 
     uses_threads = is_threaded = flushes = True
+    calls_library = False
     blocks = False
 
     def run(self, step: Any, values: Sequence[Any]) -> Sequence[Any]:

@@ -165,6 +165,11 @@ def test_a_role_that_contradicts_the_arguments_is_an_error(facts: Any, message: 
         softclip(facts=Facts(**facts))
 
 
+def test_inputs_on_the_host_are_arguments() -> None:
+    with pytest.raises(TypeError, match="SoftClip: host= names 'axis', which is no argument; there are"):
+        softclip(host=("axis",))
+
+
 @pytest.mark.parametrize(
     ("outs", "role", "message"),
     [

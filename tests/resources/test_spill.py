@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from headrace import flags
 from headrace.resources.spill import PAGE, Layout, SpillFile
 
 _ROWS = np.arange(60_000, dtype=np.float64).reshape(100, 600)
@@ -35,9 +36,7 @@ def test_the_same_array_comes_back(value: np.ndarray) -> None:
     assert layout is not None
     slot = file.reserve(layout.span)
     file.write([(slot, layout, value)])
-    buffer = np.empty(layout.span, np.uint8)
-    file.read([(slot, buffer)])
-    got = layout.array(buffer)
+    (got,) = file.read([(slot, layout, file.buffer(layout))])
     assert (got.dtype, got.shape, got.strides) == (value.dtype, value.shape, value.strides)
     assert got.tobytes() == value.tobytes()
     assert not np.shares_memory(got, value)
@@ -82,19 +81,20 @@ def test_a_file_that_is_not_used_begins_anew() -> None:
 
 
 def test_the_file_has_no_name(tmp_path: os.PathLike[str]) -> None:
-    file = SpillFile(os.fspath(tmp_path))
+    file = SpillFile()
     layout = Layout.of(_ROWS)
     assert layout is not None
-    file.write([(file.reserve(layout.span), layout, _ROWS)])
+    with flags.override(SPILL_FOLDER=os.fspath(tmp_path)):
+        file.write([(file.reserve(layout.span), layout, _ROWS)])
     assert os.listdir(tmp_path) == []
 
 
 def test_a_closed_or_shortened_file_says_so() -> None:
     file, layout = SpillFile(), Layout.of(_ROWS)
     assert layout is not None
-    slot, buffer = file.reserve(layout.span), np.empty(layout.span, np.uint8)
+    slot, buffer = file.reserve(layout.span), file.buffer(layout)
     with pytest.raises(OSError, match="cut short"):
-        file.read([(slot, buffer)])
+        file.read([(slot, layout, buffer)])
     file.close()
     file.close()
     with pytest.raises(OSError, match="closed"):
@@ -128,10 +128,9 @@ def test_neighbours_are_written_and_read_together(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(os, "pwritev", short("write", pwritev))
     monkeypatch.setattr(os, "preadv", short("read", preadv))
     file.write([(slots[i], layouts[i], values[i]) for i in order])
-    buffers = [np.empty(layout.span, np.uint8) for layout in layouts]
-    file.read([(slots[i], buffers[i]) for i in order])
-    for value, buffer in zip(values, buffers, strict=True):
-        np.testing.assert_array_equal(value, buffer)
+    found = file.read([(slots[i], layouts[i], file.buffer(layouts[i])) for i in order])
+    for i, value in zip(order, found, strict=True):
+        np.testing.assert_array_equal(value, values[i])
     for what in ("write", "read"):
         starts = [offset for name, _, offset in calls if name == what]
         assert starts == sorted(starts)

@@ -12,6 +12,7 @@ Source: TensorFlow's ops of the same names.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -43,7 +44,6 @@ aten = torch.ops.aten
 # How far an element of a volume may be below the maximum to get a share of the gradient: TensorFlow's number.
 NEAR = 1e-5
 
-_MAX = {2: functional.max_pool2d, 3: functional.max_pool3d}
 _MAX_WITH_INDICES = {2: aten.max_pool2d_with_indices, 3: aten.max_pool3d_with_indices}
 _MAX_BACKWARD = {2: aten.max_pool2d_with_indices_backward, 3: aten.max_pool3d_with_indices_backward}
 _AVG = {2: aten.avg_pool2d, 3: aten.avg_pool3d}
@@ -154,15 +154,40 @@ def _unframed(x: Tensor, p: Plan) -> Tensor:
 # *** Maxima ***
 
 
-def _pooled(x: Tensor, p: Plan) -> tuple[Tensor, Tensor]:
-    """The greatest elements of the windows of `x`, with margins, and their places.
+class _Places(NamedTuple):
+    """Places of maxima, which the result of a pooling carries for its gradient.
+
+    PyTorch finds them in any case, and its own results keep them too.
+
+    Attributes:
+      x: the array that was pooled.
+      plan: the pooling.
+      places: the places, as PyTorch counts them.
+    """
+
+    x: weakref.ref[Tensor]
+    plan: Plan
+    places: Tensor
+
+
+def _pooled(x: Tensor, s: Sliding, p: Plan) -> tuple[Tensor, Tensor]:
+    """The greatest elements of the windows of `x`, and their places, with the channels second.
 
     The place is that of the first one of equal elements.
     """
-    y, places = _MAX_WITH_INDICES[p.n](x, p.sizes, p.strides, p.padding, 1, p.ceil)
+    y, places = _MAX_WITH_INDICES[p.n](_framed(second(x, s), p, -math.inf), p.sizes, p.strides, p.padding, 1, p.ceil)
     if has_nan(y):
         raise Unsuited
     return y, places
+
+
+def _places(x: Tensor, y: Tensor, s: Sliding, p: Plan) -> Tensor:
+    """The places of the maxima of `x`, which its pooled array `y` may carry."""
+    found = getattr(y, "_places", None)
+    if found is not None and found.x() is x and found.plan == p:
+        kept: Tensor = found.places
+        return kept
+    return _pooled(x, s, p)[1]
 
 
 def _max_pool(t: DType) -> Kernel:
@@ -174,12 +199,12 @@ def _max_pool(t: DType) -> Kernel:
         check_size(shape, t)
         if p.is_empty:
             return torch.full(shape, lowest, dtype=x.dtype, device=x.device)
-        y = _MAX[p.n](_framed(second(x, s), p, -math.inf), p.sizes, p.strides, p.padding, 1, p.ceil)
-        if has_nan(y):
-            raise Unsuited
-        if p.n == 2:
-            y = y.clamp_(min=lowest)
-        return laid_out(y, s)
+        y, places = _pooled(x, s, p)
+        if p.n == 3:
+            return laid_out(y, s)
+        out = laid_out(y.clamp_(min=lowest), s)
+        out._places = _Places(weakref.ref(x), p, places)  # type: ignore[attr-defined]
+        return out
 
     return compute
 
@@ -191,10 +216,10 @@ def _max_pool_grad(t: DType) -> Kernel:
             _require(a, shape_in(s, p.y))
         if p.is_empty:
             return torch.zeros_like(x)
+        places = _places(x, y, s, p)
         if t in HALF and not p.is_disjoint:  # there are sums
-            x, g = x.float(), g.float()
-        images = _framed(second(x, s), p, -math.inf)
-        _, places = _pooled(images, p)
+            g = g.float()
+        images = shaped_like(x if x.dtype == g.dtype else g, p.padded, s.channels == 1)
         dx = _MAX_BACKWARD[p.n](second(g, s), images, p.sizes, p.strides, p.padding, (1,) * p.n, p.ceil, places)
         return laid_out(_unframed(dx, p), s).to(type_of(t))
 
@@ -208,7 +233,7 @@ def _max_pool_grad_grad(t: DType) -> Kernel:
         _require(g, tuple(x.shape))
         if p.is_empty:
             return torch.zeros_like(y)
-        found, places = _pooled(_framed(second(x, s), p, -math.inf), p)
+        found, places = _pooled(x, s, p)
         chosen = _framed(second(g, s), p, 0).flatten(2).gather(2, places.flatten(2)).reshape(places.shape)
         return laid_out(torch.where(found == second(y, s), chosen, torch.zeros_like(chosen)), s)
 

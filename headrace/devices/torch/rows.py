@@ -416,16 +416,20 @@ def _selected(name: str) -> Factory:
             _check_vectors(indices, ids)
             if not data.ndim:
                 raise Unsuited
-            found = _check_sorted(ids)
-            n = found if num_segments is None else whole(num_segments)
-            if n < found:
-                raise Unsuited
-            shape = (n, *data.shape[1:])
+            rows = n = _check_sorted(ids) if num_segments is None or ids.is_cpu else 0
+            if num_segments is not None:
+                n = whole(num_segments)
+                if n < rows:
+                    raise Unsuited
+                rows = n if ids.is_cpu else n + 1  # the last one is for rows of other segments, see `_unsorted`
+            shape = (rows, *data.shape[1:])
             check_size(shape, t)
             out = torch.zeros(shape, dtype=wide, device=data.device)
             ids = ids.long()
+            if rows > n:
+                ids = torch.where((ids >= 0) & (ids < n), ids, n)
             out = _reduced("sum", _take(data, indices, 0).to(wide), ids, out)
-            return _divided(out, name, ids).to(type_of(t))
+            return _divided(out, name, ids)[:n].to(type_of(t))
 
         return kernel
 

@@ -272,6 +272,7 @@ for _version, _fill_arg, _fills, _doc in (
         shape=_shape,
         kernel=_transform,
         xp=True,
+        host=("output_shape",),
         grad=_rule,
         jvp=linear("images") if _version == 2 else None,
         facts=Facts(cost=flops_per_element(40)),

@@ -17,6 +17,7 @@ from headrace import shapes
 from headrace.dtypes import DType, complex64, float16, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
+from headrace.opkit.namespaces import is_near
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Dim, Shape, merge_dim, show, with_rank_at_least
 
@@ -164,7 +165,7 @@ def if_finite(f: Callable[[Any], Any], x: Any, xp: Any = np) -> Any:
     `f` returns an array or a tuple of arrays.
     """
     finite = are_finite(x, xp)
-    if every(finite, xp):
+    if is_near(finite) and every(finite, xp):
         return f(x)
     out = f(xp.where(finite[..., None, None], x, xp.eye(*x.shape[-2:], dtype=x.dtype, device=x.device)))
 

@@ -283,6 +283,7 @@ for _type, _ins, _attrs, _shape, _kernel, _grad, _cost, _oracle, _sample, _doc i
         shape=_shape,
         kernel=_kernel,
         xp=True,
+        host=("l2_regularizer",) if _kernel is _least_squares_kernel else (),
         grad=_grad, batch=first_in_step(0, 1),
         facts=Facts(cost=matrix_cost(_cost), blas=True),
         oracle=_oracle,

@@ -20,6 +20,7 @@ from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op
 from headrace.opkit.batch_rules import in_step
 from headrace.opkit.elementwise import conj
+from headrace.opkit.namespaces import is_near
 from headrace.opkit.shape_rules import then
 from headrace.opkit.testing.samples import draw
 from headrace.ops.linalg.matrices import check_matrices, is_complex, small_for, some, transpose_of
@@ -165,7 +166,9 @@ def _eliminate(xp: Any, diagonals: Any, b: Any, pivoting: bool, perturb: bool) -
         d, e, f, right = rows[i]
         out[..., i, :] = (right - e[..., None] * one - f[..., None] * two) / d[..., None]
         one, two = out[..., i, :], one
-    return xp.where(failed[..., None, None], math.nan, out) if not perturb and some(failed, xp) else out
+    if perturb or (is_near(failed) and not some(failed, xp)):
+        return out
+    return xp.where(failed[..., None, None], math.nan, out)
 
 
 def _solve_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:

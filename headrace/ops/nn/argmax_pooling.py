@@ -18,10 +18,10 @@ from headrace.dtypes import INDEX, INTEGER, REAL, DType, float32, int64
 from headrace.errors import InvalidArgumentError, UnimplementedError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, flops_per_input, list_attr, op, string_attr, type_attr
-from headrace.opkit.arrays import check_size
+from headrace.opkit.arrays import bounds, check_size, placed, reshaper
 from headrace.opkit.elementwise import HALF
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import converter, dtype_in
+from headrace.opkit.namespaces import converter, dtype_in, is_near
 from headrace.opkit.pooling import axes_of, counted, expect, pooled_shape, reduced
 from headrace.opkit.row_sums import row_sums
 from headrace.opkit.testing.window_samples import pool_samples, pool_windows, pooled
@@ -78,21 +78,23 @@ def _pool_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 def _flat(xp: Any, type: str, argmax: Any, x: tuple[int, ...], include_batch: bool) -> Any:
-    """The places, as numbers of elements of the whole array `x`."""
+    """The places, as numbers of elements of the whole array `x`.
+
+    In memory that is not near, places out of range become that behind the last element.
+    """
     image = math.prod(x[1:])
     limit = image * x[0] if include_batch else image
-    first, last = 0, -1
-    if size(argmax):  # numpy's methods are faster than its functions
-        first, last = (int(x) for x in ((argmax.min(), argmax.max()) if xp is np else (xp.min(argmax), xp.max(argmax))))
+    has_checks = xp is np or is_near(argmax)
+    first, last = bounds(xp, argmax) if has_checks and size(argmax) else (0, -1)
     if not (first >= 0 and last < limit):
         raise InvalidArgumentError(
             f"{type}: argmax has places from {first} to {last}, which must be in [0, {limit}), for the input {show(x)}"
         )
     places = converter(xp, int64)(argmax)
-    if include_batch:
-        return places
-    batch = xp.arange(x[0], dtype=places.dtype, device=argmax.device)
-    return places + xp.reshape(batch, (-1, 1, 1, 1)) * image
+    if not include_batch:
+        batch = xp.arange(x[0], dtype=dtype_in(xp, int64), **placed(xp, argmax))
+        places = places + reshaper(xp)(batch, (-1, 1, 1, 1)) * image
+    return places if has_checks else xp.where((argmax >= 0) & (argmax < limit), places, image * x[0])
 
 
 def _grad_kernel(type: str, back: bool) -> Any:
@@ -104,17 +106,20 @@ def _grad_kernel(type: str, back: bool) -> Any:
     def factory(xp: Any, attrs: Mapping[str, Any]) -> Any:
         s, ksize, include_batch = sliding(type, attrs), tuple(attrs["ksize"]), attrs["include_batch_in_index"]
         t: DType = attrs["T"]
-        widen, narrow = converter(xp, float32 if t in HALF else t), converter(xp, t)
+        widen, narrow, reshape = converter(xp, float32 if t in HALF else t), converter(xp, t), reshaper(xp)
 
         def kernel(x: Array, g: Array, argmax: Array) -> Array:
             y = counted(_axes(s, x.shape, ksize))
             expect("grad", g.shape, y if back else x.shape)
             expect("argmax", argmax.shape, y)
-            places = xp.reshape(_flat(xp, type, argmax, x.shape, include_batch), (-1,))
+            places = reshape(_flat(xp, type, argmax, x.shape, include_batch), (-1,))
+            flat = reshape(g, (-1,))
             if not back:
-                return xp.reshape(xp.take(xp.reshape(g, (-1,)), places, axis=0), argmax.shape)
-            sums = row_sums(xp, widen(xp.reshape(g, (-1,))), places, size(x))
-            return xp.reshape(narrow(sums), x.shape)
+                if xp is not np and not is_near(argmax):
+                    flat = xp.concat([flat, xp.zeros_like(flat[:1])])
+                return reshape(flat[places], argmax.shape)
+            sums = row_sums(xp, widen(flat), places, size(x))
+            return reshape(narrow(sums), x.shape)
 
         return kernel
 

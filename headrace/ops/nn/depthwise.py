@@ -420,6 +420,7 @@ for _type, _inputs, _rule, _factory, _gradient, _linear, _places, _which, _doc i
         shape=_rule,
         kernel=_factory,
         xp=True,
+        host=tuple(a for a in ("input_sizes", "filter_sizes") if a in _inputs),
         grad=_gradient,
         jvp=multilinear(*_linear),
         batch=_BATCHED[_which],

@@ -426,6 +426,7 @@ for _type, _margins, _other, _make, _into, _oracle, _cases, _images, _doc in (
         shape=_moved_shape(_into, images=False),
         kernel=_general(_make),
         xp=True,
+        host=("block_shape", _margins),
         grad=lambda b, n, dy, other=_other: [
             b.make(f"{other}ND", [dy, n.block_shape, n.inputs[2]], {}), None, None
         ],
@@ -444,6 +445,7 @@ for _type, _margins, _other, _make, _into, _oracle, _cases, _images, _doc in (
         shape=_moved_shape(_into, images=True),
         kernel=_of_images(_make),
         xp=True,
+        host=(_margins,),
         grad=lambda b, n, dy, other=_other: [
             b.make(other, [dy, n.inputs[1]], {"block_size": n.attrs["block_size"]}), None
         ],

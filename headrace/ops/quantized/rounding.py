@@ -15,7 +15,7 @@ from headrace.dtypes import DType, float32, float64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_element, op, string_attr
-from headrace.opkit.namespaces import constant, converter, dtype_in, is_standard, number
+from headrace.opkit.namespaces import constant, converter, dtype_in, is_near, is_standard, number
 from headrace.opkit.shape_rules import same_as
 from headrace.opkit.testing.samples import draw
 from headrace.shapes import Shape, merge, show, with_rank, with_rank_at_least
@@ -101,7 +101,7 @@ def _factory(read: Callable[[Mapping[str, Any], Sequence[Any]], tuple[Any, Any, 
             if given:
                 _check_range(x, low, high, axis)
                 low, high = (_limit(xp, attrs["T"], v, x) for v in (low, high))
-                if bool(xp.any(low > high)):
+                if is_near(low) and bool(xp.any(low > high)):
                     raise InvalidArgumentError(f"Invalid range: input_min {low} > input_max {high}")
             elif 0 in x.shape:
                 return x
@@ -306,6 +306,7 @@ for _version, _read, _inputs, _attrs, _extra, _grad in (
         shape=_shape,
         kernel=_factory(_read),
         xp=True,
+        host=("num_bits",) if _version == "V3" else (),
         grad=_grad,
         facts=_COST,
         oracle=_oracle,

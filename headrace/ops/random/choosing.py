@@ -159,6 +159,7 @@ op(
     shape=_multinomial_shape,
     kernel=_stateless_multinomial,
     xp=False,
+    host=("logits", "num_samples", "seed"),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_element(40), dynamic_shape=True),
     oracle=_multinomial_oracle,

@@ -254,6 +254,7 @@ op(
     shape=_mfcc_shape,
     kernel=_mfcc_kernel,
     xp=True,
+    host=("sample_rate",),
     grad=_NO_GRADIENT,
     facts=Facts(cost=flops_per_element(100)),
     oracle=_mfcc_oracle,

@@ -177,6 +177,7 @@ op(
     shape=_reshape_shape,
     kernel=_reshape_kernel,
     xp=True,
+    host=("input_shape", "new_shape"),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(10)),
     oracle=_reshaped,
@@ -282,6 +283,7 @@ op(
     shape=_concat_shape,
     kernel=_concat_kernel,
     xp=True,
+    host=("shapes",),
     grad=NOT_DIFFERENTIABLE,
     facts=Facts(cost=flops_per_input(40)),
     oracle=_concatenated,
@@ -356,6 +358,7 @@ op(
     shape=_split_shape,
     kernel=_split_kernel,
     xp=True,
+    host=("split_dim", "shape"),
     grad=NOT_DIFFERENTIABLE,
     facts=_DYNAMIC,
     oracle=_pieces,
@@ -384,9 +387,10 @@ def _slice_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         if min(sizes, default=0) < 0:
             raise InvalidArgumentError(f"Expected a non-negative size, got {min(sizes)}")
         ends = [min(s + n, d) for s, n, d in zip(begins, sizes, dims, strict=True)]
-        inside = xp.all((indices >= start) & (indices < constant(xp, ends, int64, indices)), axis=1)
+        first = start if xp is np else constant(xp, begins, int64, indices)
+        inside = xp.all((indices >= first) & (indices < constant(xp, ends, int64, indices)), axis=1)
         out = checked_dims(tuple([max(e - s, 0) for s, e in zip(begins, ends, strict=True)]))
-        return indices[inside] - start, values[inside], constant(xp, out, int64, indices)
+        return indices[inside] - first, values[inside], constant(xp, out, int64, indices)
 
     return kernel
 
@@ -419,6 +423,7 @@ op(
     shape=_slice_shape,
     kernel=_slice_kernel,
     xp=True,
+    host=("shape", "start", "size"),
     grad=_slice_grad,
     jvp=lambda b, n, *dxs: [None, b.SparseSlice(n.indices, dxs[1], n.shape, n.start, n.size)[1], None],
     facts=_DYNAMIC,

@@ -15,9 +15,9 @@ from headrace.dtypes import DType
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op
-from headrace.opkit.arrays import check_size, zeros
+from headrace.opkit.arrays import check_size, placed, zeros
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import integers
+from headrace.opkit.namespaces import converter, integers
 from headrace.opkit.row_sums import first_true, last_rows, row_sums
 from headrace.opkit.testing.samples import draw
 from headrace.ops.sparse.coordinates import drawn, parts
@@ -51,15 +51,11 @@ class _Filled:
         else:
             counts, sums = row_sums(xp, xp.ones_like(of), of, rows), xp.cumulative_sum
         self.is_empty = counts == 0
-        sizes = xp.maximum(counts, xp.ones_like(counts))
-        starts = sums(sizes) - sizes
+        fillings, here = converter(xp, dtypes.int64)(self.is_empty), placed(xp, of)
         order = xp.argsort(of, stable=True)
-        before = sums(counts) - counts
-        row = xp.take(of, order, axis=0)
-        at = xp.arange(count, dtype=xp.int64, device=of.device)
-        at = at + xp.take(starts, row, axis=0) - xp.take(before, row, axis=0)
+        at = xp.arange(count, dtype=xp.int64, **here) + sums(fillings)[of[order]]  # behind the fillings of earlier rows
         self.old = last_rows(xp, at, order, count, 0)
-        self.rows = xp.repeat(xp.arange(rows, dtype=xp.int64, device=of.device), sizes)
+        self.rows = xp.repeat(xp.arange(rows, dtype=xp.int64, **here), counts + fillings)
 
     def values(self, values: Any, default: Any, dtype: DType) -> Any:
         if self.xp is not np:
@@ -194,6 +190,7 @@ op(
     shape=_sparse_shape,
     kernel=_sparse_kernel,
     xp=True,
+    host=("dense_shape",),
     grad=_grad("Sparse"),
     jvp=_jvp,
     facts=_FACTS,
@@ -209,6 +206,7 @@ op(
     shape=_ragged_shape,
     kernel=_ragged_kernel,
     xp=True,
+    host=("nrows",),
     grad=_grad("Ragged"),
     jvp=_jvp,
     facts=_FACTS,

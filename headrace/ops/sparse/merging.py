@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from headrace import shapes
-from headrace.dtypes import INTEGER, NUMERIC, REAL, DType, complex64, complex128, float32, float64
+from headrace.dtypes import INTEGER, NUMERIC, REAL, DType, complex64, complex128, float32, float64, int64
 from headrace.errors import InvalidArgumentError
 from headrace.ir.infer import Inference
 from headrace.ir.opdef import Facts, case, flops_per_input, op, type_attr
 from headrace.opkit.jvp_rules import linear
-from headrace.opkit.namespaces import converter, integers
+from headrace.opkit.namespaces import constant, converter, integers
 from headrace.opkit.row_sums import firsts, last_rows, row_sums
 from headrace.ops.sparse.coordinates import (
     check_bounds,
@@ -108,7 +108,8 @@ def _add_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
         out = last_rows(xp, a_values, merge.a, merge.size, 0) + last_rows(xp, b_values, merge.b, merge.size, 0)
         is_large = xp.abs(out) >= thresh if exact is None else xp.abs(exact(out)) >= exact(thresh)
         kept = ~merge.both | is_large
-        return merge.indices[kept], out[kept], a_shape
+        shape = a_shape if xp is np else constant(xp, integers(a_shape), int64, a)
+        return merge.indices[kept], out[kept], shape
 
     return kernel
 
@@ -152,6 +153,7 @@ op(
     shape=_add_shape,
     kernel=_add_kernel,
     xp=True,
+    host=("a_shape", "b_shape"),
     grad=_add_grad,
     facts=Facts(dynamic_shape=True, cost=flops_per_input(40)),
     oracle=_added,
@@ -310,6 +312,7 @@ for _type, _name, _types, _model in (
         shape=_extreme_shape,
         kernel=_extreme(_name),
         xp=True,
+        host=("a_shape", "b_shape"),
         grad=_extreme_grad,
         facts=Facts(dynamic_shape=True, cost=flops_per_input(40)),
         oracle=_extreme_model(_model),

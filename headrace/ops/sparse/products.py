@@ -19,7 +19,7 @@ from headrace.ir.opdef import Facts, case, op, type_attr
 from headrace.opkit.arrays import check_size, zeros
 from headrace.opkit.elementwise import conj
 from headrace.opkit.jvp_rules import multilinear
-from headrace.opkit.namespaces import converter, integers
+from headrace.opkit.namespaces import converter, integers, is_near
 from headrace.opkit.row_sums import first_true, row_sums
 from headrace.opkit.testing.samples import draw
 from headrace.opkit.window_arrays import size
@@ -47,7 +47,9 @@ def _matmul_kernel(xp: Any, attrs: Mapping[str, Any]) -> Any:
                 f"Cannot multiply A and B because inner dimension does not match: {k} vs. {b.shape[0]}.  Did you "
                 f"forget a transpose?  Dimensions of A: [{m}, {k}).  Dimensions of B: {shapes.show(b.shape)}"
             )
-        for what, limit, at in (("m", m, rows), ("k", k, columns)):
+        if not is_near(places):
+            columns, values = xp.clip(columns, 0, max(k - 1, 0)), xp.where((columns >= 0) & (columns < k), values, 0)
+        for what, limit, at in (("m", m, rows), ("k", k, columns)) if is_near(places) else ():
             i = first_true(xp, (at < 0) | (at >= limit))
             if i is not None:
                 raise InvalidArgumentError(
@@ -162,6 +164,7 @@ op(
     shape=_matmul_shape,
     kernel=_matmul_kernel,
     xp=True,
+    host=("a_shape",),
     grad=_matmul_grad,
     facts=Facts(dynamic_shape=True, cost=lambda ins, outs: _flops(ins)),
     oracle=_matmul_model,

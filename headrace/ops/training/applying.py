@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from headrace import shapes, thresholds
-from headrace.device_arrays import computed, is_host, to_host
+from headrace.device_arrays import computed, is_host, on_arrays, to_host
 from headrace.dtypes import INDEX, DType
 from headrace.errors import InternalError, InvalidArgumentError
 from headrace.ir.infer import Inference
@@ -23,10 +23,18 @@ from headrace.ir.opdef import NOT_DIFFERENTIABLE, Facts, bool_attr, type_attr
 from headrace.opkit.kernel_library import kernel_library
 from headrace.resources.manager import Owners
 from headrace.resources.values import shape_of
-from headrace.resources.variable import Ref, Variable, change_together, update_together, variable_of
+from headrace.resources.variable import (
+    DeviceVariable,
+    Ref,
+    Variable,
+    change_together,
+    update_together,
+    variable_of,
+)
 from headrace.shapes import Shape
 
 if TYPE_CHECKING:
+    from headrace.device_arrays import ArrayMemory
     from headrace.ir.kernel import KernelContext
 
 Formula = Callable[..., Sequence[Any]]  # (xp, attrs, *values of the variable and its slots, *arguments) -> new values
@@ -115,24 +123,41 @@ def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any
 # *** devices ***
 
 
-def _computed(formula: Formula, attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
-    """Applies `formula` in the memory of a device.
+def _numbers(given: Sequence[Any], scalars: Sequence[int], memory: ArrayMemory) -> dict[int, Any]:
+    """The scalar arguments that the host can read at once: position → number of Python.
 
-    Scalars that the host can read at once are numbers of Python, because a kernel for each operation on them would take
-    longer.
+    A kernel for each operation on such a scalar would take longer.
     """
-    is_near = values[0].memory.is_near
-    scalars = {i: x for i, x in enumerate(given, len(values)) if not x.shape and (is_near or is_host(x))}
-    fixed = {i: (x if is_host(x) else x.array).item() for i, x in scalars.items()}
+    found = ((i, given[i]) for i in scalars)
+    return {i: (x if is_host(x) else x.array).item() for i, x in found if is_host(x) or memory.is_near}
+
+
+def _computed(
+    formula: Formula, attrs: Any, values: Sequence[Any], given: Sequence[Any], scalars: Sequence[int]
+) -> Sequence[Any]:
+    """Applies `formula` in the memory of a device."""
+    k = len(values)
+    fixed = {k + i: x for i, x in _numbers(given, scalars, values[0].memory).items()}
     moving = [x for i, x in enumerate((*values, *given)) if i not in fixed]
 
     def compute(xp: Any, *arrays: Any) -> tuple[Any, ...]:
         rest = iter(arrays)
         return tuple(formula(xp, attrs, *[fixed[i] if i in fixed else next(rest) for i in range(n)]))
 
-    n = len(values) + len(given)
+    n = k + len(given)
     found: Sequence[Any] = computed(compute, *moving)
     return found
+
+
+def _in_place(
+    name: str, attrs: Any, variables: Sequence[Variable], given: Sequence[Any], scalars: Sequence[int], grad: Any
+) -> Callable[..., object] | None:
+    """The function of a device's library for a formula, or None; see `ArrayMemory.update`."""
+    if is_host(grad) or not all(type(v) is DeviceVariable for v in variables):
+        return None
+    memory: ArrayMemory = grad.memory
+    known = _numbers(given, scalars, memory)
+    return memory.update(name, attrs, [known[i] if i in known else given[i].array for i in scalars])
 
 
 # *** kernels ***
@@ -161,6 +186,7 @@ def _differ(first: str, shape: tuple[int, ...], name: str, value: Any) -> Invali
 
 
 def _kernel(
+    name: str,
     formula: Formula,
     slots: Sequence[str],
     args: Sequence[str],
@@ -171,26 +197,22 @@ def _kernel(
 ) -> Any:
     scalars, n = _scalars(args, gradient), len(slots)
 
-    def check(values: Sequence[Any], given: Sequence[Any]) -> None:
-        for i in scalars:
-            if given[i].shape:
-                raise InvalidArgumentError(f"{args[i]} is not a scalar: {shapes.show(given[i].shape)}")
+    def check(values: Sequence[Any], grad: Any) -> None:
         var = values[0].shape
-        for name, value in zip(slots, values, strict=True):
+        for slot, value in zip(slots, values, strict=True):
             if value.shape != var:
-                raise _differ(slots[0], var, name, value)
+                raise _differ(slots[0], var, slot, value)
+        if not on_rows and grad.shape != var:
+            raise _differ(slots[0], var, args[gradient], grad)
 
     def change_rows(attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> None:
-        check(values, given)
+        check(values, given[gradient])
         _by_rows(formula, gradient, attrs, values, list(given))
 
     def updated(attrs: Any, values: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
-        check(values, given)
-        var = values[0].shape
-        if given[gradient].shape != var:
-            raise _differ(slots[0], var, args[gradient], given[gradient])
+        check(values, given[gradient])
         if not is_host(values[0]):
-            return _computed(formula, attrs, values, given)
+            return _computed(formula, attrs, values, given, scalars)
         if is_arithmetic and values[0].size >= thresholds.NATIVE_UPDATE:  # else the library need not be imported
             numbers = [given[i] for i in scalars]
             new = kernel_library().updated(formula, attrs, values, given[gradient], numbers, gradient)
@@ -200,13 +222,23 @@ def _kernel(
             return _by_blocks(formula, gradient, attrs, values, list(given))
         return formula(np, attrs, *values, *given)
 
+    def write(function: Callable[..., object], values: Sequence[Any], grad: Any) -> None:
+        check(values, grad)
+        on_arrays(function, grad.memory)(grad, *values)
+
     def change(attrs: Mapping[str, Any], variables: Sequence[Variable], given: Sequence[Any]) -> None:
         if n > 1 and len(set(map(id, variables))) < n:
             raise InvalidArgumentError(
                 f"{', '.join(slots)} must be variables of their own: got {[v.name for v in variables]}"
             )
+        for i in scalars:
+            if given[i].shape:
+                raise InvalidArgumentError(f"{args[i]} is not a scalar: {shapes.show(given[i].shape)}")
+        grad = given[gradient]
         if on_rows:
             change_together(variables, lambda *values: change_rows(attrs, values, given))
+        elif (function := _in_place(name, attrs, variables, given, scalars, grad)) is not None:
+            change_together(variables, lambda *values: write(function, values, grad), grad)
         else:
             update_together(variables, lambda *values: updated(attrs, values, given))
 
@@ -309,7 +341,7 @@ def records(
             "outs": "out: Ref(T)" if ref else "",
             "attrs": attrs,
             "shape": _shape(keys, given, gradient, on_rows, ref),
-            "stateful": _kernel(formula, keys, given, gradient, on_rows, ref, is_arithmetic),
+            "stateful": _kernel(name, formula, keys, given, gradient, on_rows, ref, is_arithmetic),
             "xp": True,
             "grad": NOT_DIFFERENTIABLE,
             "facts": Facts(effect="resource", writes=True),

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from headrace import shapes
+from headrace.disjoint_sets import DisjointSets
 from headrace.records import record
-from headrace.schedule.disjoint_sets import DisjointSets
 from headrace.schedule.program import Branches, Compute, Instr, Loop, Value
 from headrace.schedule.select import ListOperation
 from headrace.targets.native import scalars

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from headrace import thresholds
+from headrace.ir.kernel import residence
 from headrace.ir.notes import CountedResidual
 from headrace.opkit.forms import Accumulate, Product, Reduce, Window, reads
 from headrace.records import record
@@ -230,6 +231,8 @@ def _values(values: Iterable[Value], elements: ElementTypes, instr: Instr | None
     """The reason why values cannot be part of native code."""
     for v in values:
         if v.representation == "list":
+            if residence(v.tensor) is not None:
+                return "the elements of a list are in the memory of a device"
             if elements.of(v) is None:
                 return "the shape of the elements of a list is not static"
             continue

@@ -26,9 +26,9 @@ from typing import Any, Final
 import numpy as np
 
 from headrace import dtypes, flags, shapes
+from headrace.disjoint_sets import DisjointSets
 from headrace.ir.notes import CountedResidual, ResidualPush
 from headrace.records import record
-from headrace.schedule.disjoint_sets import DisjointSets
 from headrace.schedule.program import Block, Branches, Call, Compute, Instr, Loop, Program, Value, Variable
 from headrace.schedule.select import KernelCall, ListOperation
 from headrace.targets.native import scalars

@@ -19,7 +19,7 @@ import numpy as np
 from headrace import thresholds
 from headrace.ir import output_check
 from headrace.ir.analysis.flops import is_threaded
-from headrace.ir.kernel import Kernel
+from headrace.ir.kernel import Kernel, device_memory
 from headrace.opkit.forms import Form, Product
 from headrace.opkit.kernel_library import kernel_with_library
 from headrace.opkit.scalar_operators import SCALAR_OPERATORS
@@ -48,6 +48,7 @@ class InstructionWriter(ListWriter):
       uses_blas: Whether a kernel may call the BLAS library.
       is_threaded: Whether such a call may have enough work for several threads.
       uses_threads: Whether several threads may run parts of an operation of a section.
+      calls_library: Whether kernels of another library than numpy compute on the processor.
       flushes: Whether a section flushes denormal numbers to zero.
       polls: Whether a section may run long.
       suspends: Whether the code waits for values (`Facts.suspends`), so that its functions are generators.
@@ -62,6 +63,7 @@ class InstructionWriter(ListWriter):
         self.stateful: list[tuple[Operation, Kernel]] = []
         self.bound: list[tuple[Operation, Kernel, tuple[Any, ...]]] = []
         self.uses_blas = self.is_threaded = self.uses_threads = self.flushes = self.suspends = self.polls = False
+        self.calls_library = False
         self.targets: dict[Value, str] = {}
         self.numbers: Numbers = NONE
         self.counters: dict[Value, str] = {}
@@ -122,9 +124,7 @@ class InstructionWriter(ListWriter):
         """Writes the call of a kernel."""
         op = instr.op
         inputs = tuple(map(self.text, instr.inputs))
-        if op.opdef.facts.blas:
-            self.uses_blas = True
-            self.is_threaded |= is_threaded(op)
+        self.use_libraries(op)
         is_blocking = op.opdef.facts.blocking
         if kernel.form == "pure" and not is_blocking:
             called = kernel_with_library(op, kernel, [t.shape for t in op.inputs])
@@ -148,6 +148,14 @@ class InstructionWriter(ListWriter):
         else:
             names = [self.name_for(v) if v is not None else "_" for v in instr.outputs]
             self.out.line(f"{', '.join(names)} = {call}", op, inputs)
+
+    def use_libraries(self, op: Operation) -> None:
+        """Records the call of a kernel, which may use threads of a library."""
+        there = device_memory(op)
+        self.calls_library |= there is not None and there.is_near
+        if op.opdef.facts.blas:
+            self.uses_blas = True
+            self.is_threaded |= is_threaded(op)
 
     def _move(self, instr: Compute, form: Form) -> None:
         """Writes an instruction by its form."""

@@ -45,8 +45,12 @@ class ListWriter(Names):
         self._make(instr, f"{self.out.bind(runtime.blanks, 'f')}({self.text(instr.inputs[1])})")
 
     def _from_tensor(self, instr: Compute, found: ListOperation) -> None:
-        rows = self.text(instr.inputs[0])
-        self._make(instr, rows if found.kind == ROWS else f"list({rows})")
+        text = self.text(instr.inputs[0])
+        if found.memory is not None:
+            text = f"{self.out.bind(runtime.rows, 'f')}({text})"
+        elif found.kind != ROWS:
+            text = f"list({text})"
+        self._make(instr, text)
 
     def _make(self, instr: Compute, text: str) -> None:
         target = "".join(f"{self.name_for(value, 'l')} = " for value in instr.made)
@@ -85,16 +89,16 @@ class ListWriter(Names):
         this, value = self.text(instr.inputs[0]), instr.outputs[1]
         pop = f"{MEMORY}.pop({this})" if found.is_counted else f"{this}.pop()"
         if found.has_blanks:
-            pop = f"{self.out.bind(runtime.element, 'f')}([{pop}], 0, {self._blank(instr)})"
+            pop = f"{self.out.bind(runtime.element, 'f')}([{pop}], 0, {self._blank(instr, found)})"
         name = self.name_for(value) if value is not None else self.out.new("t")
         self.out.line(f"{name} = {pop}", instr.op, (this,))
 
-    def _blank(self, instr: Compute) -> str:
+    def _blank(self, instr: Compute, found: ListOperation) -> str:
         """The zeros that a missing element stands for."""
         t = instr.op.outputs[-1]
         zeros = np.zeros(tuple(d or 0 for d in t.shape or ()), t.dtype.base.numpy)
         zeros.flags.writeable = False
-        return self.out.bind(zeros[()], "c")
+        return self.out.bind(zeros[()] if found.memory is None else found.memory.put(zeros), "c")
 
     def _get(self, instr: Compute, found: ListOperation) -> None:
         op, index = instr.op, instr.inputs[1]
@@ -103,27 +107,27 @@ class ListWriter(Names):
             self.assign(instr, f"{this}[{text}]", (this, text))
             return
         if not found.has_blanks or shapes.is_full(op.outputs[0].shape):
-            blank = self._blank(instr) if found.has_blanks else "None"
+            blank = self._blank(instr, found) if found.has_blanks else "None"
             element = f"{self.out.bind(runtime.element, 'f')}({this}, {text}, {blank})"
         else:
-            shape, kernel = self.text(instr.inputs[2]), self._by_kernel(instr)
+            shape, kernel = self.text(instr.inputs[2]), self._by_kernel(instr, found)
             element = f"{self.out.bind(runtime.element_alike, 'f')}({this}, {text}, {shape}, {kernel})"
         if found.is_counted:
             element = f"{MEMORY}.get({element})"
         self.assign(instr, element, (this, text))
 
-    def _by_kernel(self, instr: Compute) -> str:
+    def _by_kernel(self, instr: Compute, found: ListOperation) -> str:
         """The name of the kernel of an operation for lists of Python."""
         handle = instr.op.inputs[0].handle
         assert handle is not None
-        return self.out.bind(runtime.ByKernel(instr.op, *handle), "f")
+        return self.out.bind(runtime.ByKernel(instr.op, *handle, found.memory), "f")
 
     def _set(self, instr: Compute, found: ListOperation) -> None:
         op, index = instr.op, instr.inputs[1]
         this, text, value = map(self.text, instr.inputs)
         if op.attrs["resize_if_index_out_of_bounds"]:
             grow = self.out.bind(runtime.place_growing, "f")
-            call = f"{grow}({this}, {text}, {value}, {self._by_kernel(instr)})"
+            call = f"{grow}({this}, {text}, {value}, {self._by_kernel(instr, found)})"
             self.out.line(call, op, (this, text, value))
         elif index.is_natural:
             self.out.line(f"{this}[{text}] = {value}", op, (this, text, value))
@@ -131,15 +135,15 @@ class ListWriter(Names):
             self.out.line(f"{self.out.bind(runtime.place, 'f')}({this}, {text}, {value})", op, (this, text, value))
 
     def _resize(self, instr: Compute, found: ListOperation) -> None:
-        self._change(instr, runtime.resize)
+        self._change(instr, found, runtime.resize)
 
     def _unset(self, instr: Compute, found: ListOperation) -> None:
-        self._change(instr, runtime.unset)
+        self._change(instr, found, runtime.unset)
 
-    def _change(self, instr: Compute, change: Callable[..., None]) -> None:
+    def _change(self, instr: Compute, found: ListOperation, change: Callable[..., None]) -> None:
         """Writes a change of a list that input 1 describes, such as a resize."""
         this, other = map(self.text, instr.inputs)
-        call = f"{self.out.bind(change, 'f')}({this}, {other}, {self._by_kernel(instr)})"
+        call = f"{self.out.bind(change, 'f')}({this}, {other}, {self._by_kernel(instr, found)})"
         self.out.line(call, instr.op, (this, other))
 
     def _length(self, instr: Compute, found: ListOperation) -> None:
@@ -152,41 +156,46 @@ class ListWriter(Names):
         if (found.kind == ROWS or instr.inputs[0] in self.stacked) and n == -1:
             self.assign(instr, this)
             return
-        rows = this if found.kind == LIST else f"list({this})"
-        text = self._joined(instr, runtime.stacked, runtime.stacked_alike, rows, str(n))
+        rows = self._present(this, found) if found.kind == LIST else f"list({this})"
+        text = self._joined(instr, found, runtime.stacked, runtime.stacked_alike, rows, str(n))
         self.assign(instr, text, (this, self.text(instr.inputs[1])))
 
     def _gather(self, instr: Compute, found: ListOperation) -> None:
         this, indices = map(self.text, instr.inputs[:2])
-        self.assign(
-            instr, self._joined(instr, runtime.gathered, runtime.gathered_alike, this, indices), (this, indices)
-        )
+        rows = self._present(this, found)
+        text = self._joined(instr, found, runtime.gathered, runtime.gathered_alike, rows, indices)
+        self.assign(instr, text, (this, indices))
 
-    def _joined(self, instr: Compute, known: Any, alike: Any, rows: str, which: str) -> str:
-        """Writes a call of `known` if the list states its elements' shape, else of `alike`."""
+    def _present(self, this: str, found: ListOperation) -> str:
+        """The elements of a list as arrays; numpy converts those on the host by itself."""
+        return f"[{MEMORY}.get(x) for x in {this}]" if found.is_counted and found.memory is not None else this
+
+    def _joined(self, instr: Compute, found: ListOperation, known: Any, alike: Any, rows: str, which: str) -> str:
+        """Writes a call of `known` for host elements of stated shape, else of `alike`."""
         op = instr.op
         handle = op.inputs[0].handle
         assert handle is not None
         out = op.outputs[0].shape
         dtype = self.out.bind(op.attrs["element_dtype"].numpy, "o")
         element = None if out is None else out[1:]
-        if shapes.is_full(handle[1]):
+        if shapes.is_full(handle[1]) and found.memory is None:
             return f"{self.out.bind(known, 'f')}({rows}, {element}, {dtype}, {which})"
-        stated = self.text(instr.inputs[-1])
-        return f"{self.out.bind(alike, 'f')}({rows}, {element}, {dtype}, {which}, {stated}, {self._by_kernel(instr)})"
+        stated, kernel = self.text(instr.inputs[-1]), self._by_kernel(instr, found)
+        return f"{self.out.bind(alike, 'f')}({rows}, {element}, {dtype}, {which}, {stated}, {kernel})"
 
     def _concat(self, instr: Compute, found: ListOperation) -> None:
         op = instr.op
         this, shape, dims = map(self.text, instr.inputs)
+        rows = self._present(this, found)
         names = [self.name_for(v) if v is not None else "_" for v in instr.outputs]
         stated = known_shape(op.inputs[1])
         if (stated is None or stated[:1] == (None,)) and op.inputs[2].shape == (0,):
             known = op.outputs[0].shape
             pattern = None if known is None else known[1:]
             joined = self.out.bind(runtime.concatenated, "f")
-            call = f"{joined}({this}, {pattern}, {shape}, {dims}, {self._by_kernel(instr)})"
+            call = f"{joined}({rows}, {pattern}, {shape}, {dims}, {self._by_kernel(instr, found)})"
         else:
-            call = f"{self._by_kernel(instr)}({this}, {shape}, {dims})"
+            call = f"{self._by_kernel(instr, found)}({rows}, {shape}, {dims})"
         self.out.line(f"{', '.join(names)} = {call}", op, (this, shape, dims))
 
 

@@ -14,14 +14,18 @@ Python allows twenty nested loops. Deeper blocks, and functions that call themse
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from headrace import dtypes, flags, thresholds
+from headrace.device_arrays import DeviceArray, on_list
+from headrace.ir.kernel import OnArrays
 from headrace.ir.opdef import op_registry
-from headrace.schedule.program import Branches, Call, Compute, Group, Loop, Section
+from headrace.schedule.program import Branches, Call, Compute, Group, Loop, Section, Segment
+from headrace.schedule.select import KernelCall
 from headrace.targets.python import runtime
 from headrace.targets.python.instructions import InstructionWriter
 from headrace.targets.python.lists import is_whole_stack
@@ -78,6 +82,8 @@ class Printer(InstructionWriter):
                 self._group(instr)
             elif isinstance(instr, Section):
                 self._section(instr)
+            elif isinstance(instr, Segment):
+                self._segment(instr)
             else:
                 self._structured(instr)
                 self.drop(instr.drops)
@@ -121,6 +127,50 @@ class Printer(InstructionWriter):
         dtype, shape = instr.lists[v]
         stacked = self.out.bind(runtime.stacked, "f")
         return f"{stacked}({self.text(v)}, {shape}, {self.out.bind(dtype, 'o')}, -1)"
+
+    # *** segments ***
+
+    def _segment(self, instr: Segment) -> None:
+        """Writes a segment as a function of arrays, and its call."""
+        out, name = self.out, self.out.new("segment")
+        values = f"[{', '.join(map(self.text, instr.inputs))}]"
+        calls = instr.block.instrs
+        made = functools.partial(on_list, memory=instr.memory, name=instr.op.name, kernels=len(calls))
+        out.begin(f"def {name}(values):", out.bind(made, "d"))
+        params = [out.new("p") for _ in instr.inputs]
+        out.line(f"[{', '.join(params)}] = values")
+        out.line("values.clear()")
+        outer, self.texts = self.texts, dict(zip(instr.inputs, params, strict=True))
+        for each in calls:
+            self._array_call(each)
+        out.line(f"return {', '.join(map(self.text, instr.made))}", instr.op)
+        out.end()
+        self.texts = outer
+        if any(v.holds_much for v in instr.drops):
+            given = out.new("t")
+            out.line(f"{given} = {values}", instr.op)
+            self.drop(instr.drops)
+            values = given
+        out.line(f"{', '.join(map(self.name_for, instr.made))} = {name}({values})", instr.op)
+        if flags.VERIFY.value >= 2:
+            self.check(instr.made, instr.op)
+
+    def _array_call(self, instr: Instr) -> None:
+        """Writes the call of a kernel on arrays of its device."""
+        assert isinstance(instr, Compute)
+        assert isinstance(instr.work, KernelCall)
+        out, factory = self.out, instr.work.kernel.factory
+        assert isinstance(factory, OnArrays)
+        for v in instr.inputs:
+            if v not in self.texts and type(v.constant) is DeviceArray:
+                self.texts[v] = out.bind(v.constant.array, "c")
+        inputs = tuple(map(self.text, instr.inputs))
+        names = ["_" if v is None else out.new("t") for v in instr.outputs]
+        self.texts.update((v, name) for v, name in zip(instr.outputs, names, strict=True) if v is not None)
+        call = f"{out.bind(factory.on_arrays(instr.op), 'k')}({', '.join(inputs)})"
+        out.line(f"{', '.join(names)} = {call}", instr.op, inputs)
+        self.use_libraries(instr.op)
+        self.drop(instr.drops)
 
     # *** groups ***
 

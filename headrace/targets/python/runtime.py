@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from headrace import shapes, thresholds
+from headrace.device_arrays import Elements, computed
 from headrace.dtypes import int64
 from headrace.errors import InvalidArgumentError, ResourceExhaustedError
 from headrace.ir.kernel import Kernel, made_for
@@ -28,6 +29,7 @@ from headrace.ir.opdef import op_registry
 from headrace.opkit.arrays import check_size
 
 if TYPE_CHECKING:
+    from headrace.device_arrays import ArrayMemory
     from headrace.dtypes import DType
     from headrace.ir.graph import Operation
     from headrace.ir.kernel import KernelContext, StepContext
@@ -228,12 +230,19 @@ class ByKernel:
       op: The operation; its input 0 is the list.
       dtype: The dtype of the elements.
       shape: The static shape of the elements, as far as the list states it.
+      memory: The memory of the device in which the elements are; None for the host.
+
+    Attributes:
+      stack: Makes an array of elements of one shape, as `stacked`.
+      join: Concatenates elements.
     """
 
-    __slots__ = ("_kernel", "_make", "_set", "_shape")
+    __slots__ = ("_kernel", "_make", "_set", "_shape", "join", "stack")
 
-    def __init__(self, op: Operation, dtype: DType, shape: Shape) -> None:
-        self._kernel = _kernel_of(op.type, op.attrs)
+    def __init__(self, op: Operation, dtype: DType, shape: Shape, memory: ArrayMemory | None) -> None:
+        self.stack: Callable[..., Any] = stacked if memory is None else _stacked_there
+        self.join: Callable[..., Any] = np.concatenate if memory is None else _joined_there
+        self._kernel = _kernel_of(op.type, op.attrs, np if memory is None else Elements(memory))
         self._make = _kernel_of("TensorListReserve", {"element_dtype": dtype, "shape_type": int64})
         self._set = _kernel_of("TensorListSetItem", {"element_dtype": dtype, "resize_if_index_out_of_bounds": False})
         self._shape = np.array(-1 if shape is None else [-1 if d is None else d for d in shape], np.int64)
@@ -246,11 +255,24 @@ class ByKernel:
         return self._kernel(known, *args)
 
 
-def _kernel_of(type: str, attrs: Mapping[str, Any]) -> Callable[..., Any]:
+def _kernel_of(type: str, attrs: Mapping[str, Any], xp: Any = np) -> Callable[..., Any]:
     make = op_registry.get(type).kernel
     assert make is not None
-    kernel: Callable[..., Any] = make(np, attrs)
+    kernel: Callable[..., Any] = make(xp, attrs)
     return kernel
+
+
+def _stacked_there(items: Sequence[Any], *_: Any) -> Any:
+    return computed(lambda xp, *arrays: xp.stack(arrays), *items)
+
+
+def _joined_there(items: Sequence[Any]) -> Any:
+    return computed(lambda xp, *arrays: xp.concat(arrays), *items)
+
+
+def rows(array: Any) -> list[Any]:
+    """The rows of an array in the memory of a device."""
+    return list(computed(lambda xp, x: xp.unstack(x), array))
 
 
 def element_alike(items: Sequence[Any], index: Any, stated: Any, by_kernel: ByKernel) -> Any:
@@ -336,9 +358,9 @@ def stacked_alike(
       The array of the elements.
     """
     shape = _common_shape(items, pattern)
-    if shape is None:
+    if shape is None or wanted not in (-1, len(items)):
         return by_kernel(items, stated)
-    return stacked(items, shape, dtype, wanted)
+    return by_kernel.stack(items, shape, dtype, wanted)
 
 
 def gathered(items: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype, indices: Any) -> Any:
@@ -357,7 +379,7 @@ def gathered_alike(
     shape = _common_shape(chosen, pattern)
     if shape is None:
         return by_kernel(items, indices, stated)
-    return stacked(chosen, shape, dtype, -1)
+    return by_kernel.stack(chosen, shape, dtype, -1)
 
 
 def concatenated(
@@ -380,7 +402,7 @@ def concatenated(
     if rest is None or not alike or not shapes.fits(rest, pattern):
         joined: tuple[Any, Any] = by_kernel(items, stated, leading_dims)
         return joined
-    return np.concatenate(items), np.array([len(x) for x in items], np.int64)
+    return by_kernel.join(items), np.array([x.shape[0] for x in items], np.int64)
 
 
 def _chosen(items: Sequence[Any], indices: Any) -> list[Any]:

@@ -191,9 +191,11 @@ class Source:
         self.dedent()
         f.loops = f.loops[1:]
 
-    def begin(self, header: str) -> None:
+    def begin(self, header: str, decorator: str = "") -> None:
         """Begins another function, which is placed before the current one."""
         self._open.append(_Function())
+        if decorator:
+            self.line(f"@{decorator}")
         self.line(header)
         self.indent()
 
