@@ -2,7 +2,8 @@
 
 Their values are those of plain Python; gradients are those of one CPU, within the rounding of sums in another order.
 With one CPU and one such device the step is one function with copies (`partition.joined`); with several, and under the
-interpreter, the partitioner cuts it. `FAR` is a simulated GPU. `python -m tests.devices.test_random_placements KIND SEED` runs one program.
+interpreter, the partitioner cuts it. `FAR` is a simulated GPU.
+`python -m tests.devices.test_random_placements KIND SEED` runs one program.
 """
 
 from __future__ import annotations
