@@ -327,7 +327,15 @@ def accumulator_limit() -> int:
 
 
 def pinned_limit() -> int:
-    """The flag PINNED_LIMIT in bytes; for 0 half of the machine's memory."""
+    """The flag PINNED_LIMIT in bytes; for 0 half of the machine's memory.
+
+    Example:
+      >>> import headrace as hr
+      >>> with hr.flags.override(PINNED_LIMIT=1000):
+      ...     limit = hr.flags.pinned_limit()
+      >>> limit
+      1000
+    """
     return PINNED_LIMIT.value or _machine_memory() // 2
 
 

@@ -95,7 +95,8 @@ class Session:
       memory_limit: bytes that each device may use for values that loops keep for gradients, and for variables and
         queues. Loops with `swap_memory=True` swap values that do not fit; other steps fail before they exceed the
         limit. None: no limit.
-      intra_op_threads: threads that a single operation may use, in the BLAS library and in native code.
+      intra_op_threads: threads that a single operation may use: in the BLAS library, in native code, and in PyTorch on
+        devices of type TORCH.
       inter_op_threads: threads for heavy kernels that can run in parallel; None: one for each core.
 
     Threads may call `run` of one session at the same time. Their steps overlap, and share variables and queues. The

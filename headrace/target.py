@@ -209,7 +209,8 @@ class LocalTarget:
     Args:
       devices: number of devices of each type.
       memory_limit: bytes of values on each device; None: no limit.
-      intra_op_threads: threads that a single operation may use, in the BLAS library and in native code.
+      intra_op_threads: threads that a single operation may use: in the BLAS library, in native code, and in PyTorch on
+        devices of type TORCH.
       inter_op_threads: threads for heavy kernels that can run in parallel; None: one for each core.
       options: options of placement and partition.
       clock: the time of the deadlines of steps, and all waits for them.

@@ -675,6 +675,10 @@ TAG_CALLS: Final = 32
 # Unit: elements. Estimate (benchmarks/swap.py).
 PREFETCHED_ELEMENTS: Final = 8
 
+# Part of the memory limit of a device with memory of its own that is for temporary values: one in so many bytes.
+# Unit: ratio. Estimate (docs/how-to/accelerators.md).
+TEMPORARY_SHARE: Final = 4
+
 # Values that one copy between memory and the spill file has at most.
 # Unit: values. Estimate (benchmarks/swap.py).
 COPIED_TOGETHER: Final = 32

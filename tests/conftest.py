@@ -19,6 +19,7 @@ os.environ.setdefault("HEADRACE_CACHE", "off")  # no files outside of the folder
 # Read when numpy is imported: the threads of OpenBLAS sleep after 2**4 cycles without work. By default they spin for
 # 2**26, CPU time that would be taken from the other workers and counted against the test.
 os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # the same for PyTorch's threads
 
 import hypothesis
 import pytest

@@ -406,10 +406,11 @@ def residence(t: Tensor) -> ArrayMemory | None:
 def keeps_elements(op: Operation) -> bool:
     """Whether an operation on lists leaves the elements where they are, on any device.
 
-    In a step on the host and one device, they may be in the memory of the device (`partition.list_families`).
+    In a step on the host and one device, they may be in the memory of the device (`partition.list_families`). Those of
+    a constant are on the host.
     """
     is_known = op.opdef.is_pure and (op.opdef.xp or op.opdef.facts.forwards is not None)
-    return is_known and any(t.dtype.base is variant for t in (*op.inputs, *op.outputs))
+    return is_known and op.type != "Const" and any(t.dtype.base is variant for t in (*op.inputs, *op.outputs))
 
 
 def with_elements_in(kernel: Kernel, memory: ArrayMemory) -> Kernel:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from headrace import dtypes, shapes, thresholds
+from headrace import dtypes
 from headrace.ir import walk
 from headrace.ir.edit.editor import Editor
 from headrace.ir.function import owned, owns_all, param_offset
@@ -38,6 +38,7 @@ from headrace.ir.notes import OnDevice
 from headrace.ir.order import is_constant
 from headrace.partition.list_families import ListFamilies, element_inputs, element_outputs, is_list
 from headrace.partition.rotated_loops import rotate_loops
+from headrace.partition.shape_vectors import has_few, shape_vectors
 
 if TYPE_CHECKING:
     from headrace.ir.device import DeviceSpec
@@ -74,6 +75,8 @@ class _Join:
         self._where = where
         self._on_device: set[Tensor] = set()  # apart from lists
         self._lists: ListFamilies
+        self._vectors: frozenset[Tensor]
+        self._variables: dict[Operation, list[bool]] = {}  # of loops, from which the rounds of outer loops go on
         self._copies: dict[Tensor, Tensor] = {}
         self.is_far = not memory_of(device).is_near
 
@@ -92,16 +95,21 @@ class _Join:
         if self._where.get(op) != self._name or op.type in ("_Arg", "_Retval") or _is_constant(op):
             return False
         tensors = (*op.inputs, *op.outputs)
-        if op.opdef.is_pure and tensors and all(map(_is_small, op.outputs)):
-            is_light = op.opdef.facts.shape_only or all(map(_is_small, op.inputs))
+        if op.opdef.is_pure and tensors and all(map(self._is_small, op.outputs)):
+            is_light = op.opdef.facts.shape_only or all(map(self._is_small, op.inputs))
             if is_light and find_kernel(op) is not None:
                 return False
         return find_kernel(op, self._device.type or CPU) is not None
+
+    def _is_small(self, t: Tensor) -> bool:
+        """Whether a tensor has few integers or bools, so that the host keeps it."""
+        return has_few(t) or t in self._vectors
 
     # *** residence ***
 
     def settle(self, graph: Graph) -> None:
         """Determines the residence of the tensors of a step."""
+        self._vectors = shape_vectors(graph)
         self._lists = lists = ListFamilies(graph)
         moved = -1
         while moved != lists.moved:
@@ -152,7 +160,8 @@ class _Join:
         """Residence of the variables of a loop."""
         cond, body = op.attrs["cond"], op.attrs["body"]
         constant = [is_constant(body, k) for k in range(len(op.inputs))]
-        there = [c and self._is_there(t) for c, t in zip(constant, op.inputs, strict=True)]
+        there = self._variables.get(op) or [False] * len(constant)
+        there = [v or (c and self._is_there(t)) for v, c, t in zip(there, constant, op.inputs, strict=True)]
         while True:
             results = self.flow(body, there)
             following = [t or (r and not c) for t, r, c in zip(there, results, constant, strict=True)]
@@ -163,6 +172,7 @@ class _Join:
                     for k, (t, c) in enumerate(zip(there, constant, strict=True))
                 ]
             if following == there:
+                self._variables[op] = there
                 return there
             there = following
 
@@ -342,11 +352,3 @@ def _numbers(op: Operation) -> frozenset[int]:
 def _may_reside(t: Tensor) -> bool:
     """Whether a tensor may reside on a device: numbers or bools, and no reference."""
     return t.dtype not in dtypes.OBJECT and not t.dtype.is_ref
-
-
-def _is_small(t: Tensor) -> bool:
-    """Whether a tensor has few integers or bools, so that the host keeps it."""
-    if t.dtype.is_floating or t.dtype.is_complex or not _may_reside(t):
-        return False
-    size = shapes.size(t.shape)
-    return size is not None and size <= thresholds.HOST_ELEMENTS

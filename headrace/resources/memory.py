@@ -18,6 +18,10 @@ while the loop continues:
 A quarter of the memory is reserved for this: writing begins when three quarters are full. So a push waits only if all
 of the memory is full and no write has finished. In the backward loop, values are read into the memory that pops free.
 
+A device with memory of its own runs behind the host, so pushes would always fill its memory; and its allocator has the
+same limit. So there a part of the limit is for temporary values (`thresholds.TEMPORARY_SHARE`). The *room* for values
+that are counted is the rest.
+
 **Representation.** A list contains a `SpilledTensor` for each value, with its dtype and shape, whose method `value`
 returns the array. Lists are immutable, so an element may be in several lists and be read several times. It is in the
 store, in memory, or in both as long as its `SpilledTensor` exists; then its places are freed.
@@ -234,7 +238,9 @@ class Memory:
         self.limit = limit
         self.place = place
         self._store: Store = (None if place is None else place.store()) or SpillFile(place)
-        self._soft = 0 if limit is None else limit - limit // 4  # above it, the oldest values leave
+        is_far = place is not None and not place.is_near
+        self._room = room = 0 if limit is None else limit - (limit // thresholds.TEMPORARY_SHARE if is_far else 0)
+        self._soft = room - room // 4  # above it, the oldest values leave
         self._held = self._peak = self._leaving = self._coming = 0
         self._allocations: dict[str, Allocation] = {}
         self._changed = threading.Condition(threading.Lock())
@@ -399,11 +405,11 @@ class Memory:
             if self._failure is not None:
                 error, self._failure = self._failure, None
                 raise self._exhausted(n, what, swaps, error) from error
-            if n <= self.limit:
+            if n <= self._room:
                 self._let_go(self._held - self._leaving + n - self._soft)
-            if self._held + n <= self.limit:
+            if self._held + n <= self._room:
                 break
-            if not (self._leaving or self._coming) or n > self.limit:
+            if not (self._leaving or self._coming) or n > self._room:
                 raise self._exhausted(n, what, swaps)
             self._wait(use)
 
@@ -418,8 +424,8 @@ class Memory:
 
         A little more leaves as well, because copies that are made together cost less than single ones.
         """
-        if excess > 0 and self.limit is not None:
-            excess += self.limit // 16
+        if excess > 0:
+            excess += self._room // 16
         while excess > 0 and self._resident:
             record, _ = self._resident.popitem(last=False)
             excess -= record.nbytes
@@ -625,6 +631,7 @@ class Memory:
         if swaps is None and not any(h.swaps is not None for h in largest):
             cures = ["let what is listed hold less (a queue: a smaller capacity)"]
         cures.append("raise the limit (hr.Session(memory_limit=...))")
+        kept = "" if self._room == self.limit else f", of which {self._room:,} are for values that are kept"
         why = ""
         if failed is not None:
             why = f"What leaves memory cannot be written to {self._store.name}: {failed}. "
@@ -635,6 +642,6 @@ class Memory:
             why = f"All that can be swapped is; arrays of less than {thresholds.SPILLED_BYTES:,} bytes never are. "
         advice = ", or ".join(cures)
         return ResourceExhaustedError(
-            f"{self.device} would exceed its memory limit of {self.limit:,} bytes: {what} asks for {n:,} bytes, and "
-            f"{now}. {why}{advice[0].upper()}{advice[1:]}"
+            f"{self.device} would exceed its memory limit of {self.limit:,} bytes{kept}: {what} asks for {n:,} bytes, "
+            f"and {now}. {why}{advice[0].upper()}{advice[1:]}"
         )

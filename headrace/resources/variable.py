@@ -301,10 +301,13 @@ class DeviceVariable(CountedVariable):
         if like is None:
             return np.array(to_host(value)), False
         self._value = None  # a reader from now on waits
-        if reference_counts.count(value) <= reference_counts.LOCAL and self._memory.may_change(value, like):
-            return value, True
-        self._value = value
-        return self._memory.copied(value, like), False
+        is_own = False
+        try:
+            is_own = reference_counts.count(value) <= reference_counts.LOCAL and self._memory.may_change(value, like)
+        finally:
+            if not is_own:
+                self._value = value
+        return (value, True) if is_own else (self._memory.copied(value, like), False)
 
     def _hold(self, value: Value | None) -> None:
         super()._hold(value if value is None or not is_host(value) else self._memory.put(value))

@@ -74,12 +74,13 @@ class Stream:
         self.clock = 0.0
 
     def enqueue(self, label: str, do: Callable[[], object], cost: float = 0.0) -> None:
-        work = Work(self.name, label, do, self.cuda.now, cost)
-        if label:
-            self.cuda.now += self.cuda.host_cost
-            self.cuda.log.append(work)
-        self.queue.append(work)
-        self.enqueued += 1
+        with self.cuda.lock:
+            work = Work(self.name, label, do, self.cuda.now, cost)
+            if label:
+                self.cuda.now += self.cuda.host_cost
+                self.cuda.log.append(work)
+            self.queue.append(work)
+            self.enqueued += 1
 
     def run(self, until: int | None = None) -> None:
         """Runs the work up to a number, and all that it waits for."""
@@ -98,7 +99,8 @@ class Stream:
         return event
 
     def wait_event(self, event: Event) -> None:
-        stream, position = event.stream, event.position
+        with self.cuda.lock:
+            stream, position = event.stream, event.position
 
         def wait() -> None:
             if stream is not None:
@@ -114,8 +116,9 @@ class Stream:
         return not self.queue
 
     def synchronize(self) -> None:
-        self.run()
-        self.cuda.now = max(self.cuda.now, self.clock)
+        with self.cuda.lock:
+            self.run()
+            self.cuda.now = max(self.cuda.now, self.clock)
 
 
 class Event:
@@ -145,23 +148,25 @@ class Event:
 
     def query(self) -> bool:
         """Whether it has happened. Each question lets one piece of the work before it run."""
-        if self.cuda.is_stuck:
+        with self.cuda.lock:
+            if self.cuda.is_stuck:
+                return False
+            self.cuda.waits.setdefault(len(self.cuda.log))
+            if self.stream is None or self.position in self.times:
+                if self.stream is not None:
+                    self.cuda.now = max(self.cuda.now, self.times[self.position])
+                return True
+            self.stream.run(self.stream.done + 1)
             return False
-        self.cuda.waits.setdefault(len(self.cuda.log))
-        if self.stream is None or self.position in self.times:
-            if self.stream is not None:
-                self.cuda.now = max(self.cuda.now, self.times[self.position])
-            return True
-        self.stream.run(self.stream.done + 1)
-        return False
 
     def wait(self, stream: Stream | None = None) -> None:
         (self.cuda.current_stream() if stream is None else stream).wait_event(self)
 
     def synchronize(self) -> None:
         if self.stream is not None:
-            self.stream.run(self.position)
-            self.cuda.now = max(self.cuda.now, self.times[self.position])
+            with self.cuda.lock:
+                self.stream.run(self.position)
+                self.cuda.now = max(self.cuda.now, self.times[self.position])
 
     def elapsed_time(self, later: Event) -> float:
         """Milliseconds, of which the simulation counts one for each unit of time."""

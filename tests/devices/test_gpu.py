@@ -128,3 +128,30 @@ def test_recorded_programs_have_their_results() -> None:
         except Exception as e:
             failed.append(f"{program}: {e}")
     assert len(failed) <= 5, "\n".join(failed)
+
+
+def test_loops_swap_to_pinned_memory() -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float32, (1 << 18,))
+        y = hr.while_loop(lambda i, y: i < 100, lambda i, y: (i + 1, hr.sin(y) * x), (0, x), swap_memory=True)[1]
+        (dx,) = hr.gradients(y, [x])
+    at = {x: np.linspace(0.1, 0.9, 1 << 18).astype("f")}
+    with hr.Session(graph=g, devices={"GPU": 1}) as session:
+        want = session.run(dx, at)
+    with hr.Session(graph=g, devices={"GPU": 1}, memory_limit=64 << 20) as session:
+        np.testing.assert_array_equal(session.run(dx, at), want)
+        found = session.statistics().memory[f"/job:localhost/replica:0/task:0{DEVICE}"]
+    assert found.bytes_out > 100 << 20
+    assert found.peak <= 64 << 20
+    assert found.allocated_peak > 0
+
+
+def test_the_limit_bounds_temporary_values() -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float32, ())
+        y = hr.reduce_sum(hr.sin(hr.fill([64 << 20], x)))
+    refused = pytest.raises(hr.errors.ResourceExhaustedError, match=r"OOM on GPU:0.*All tensors of this process")
+    with hr.Session(graph=g, devices={"GPU": 1}, memory_limit=16 << 20) as session, refused:
+        session.run(y, {x: 0.5})
+    with hr.Session(graph=g, devices={"GPU": 1}) as session:
+        np.testing.assert_allclose(session.run(y, {x: 0.5}), (64 << 20) * np.sin(0.5), rtol=1e-3)

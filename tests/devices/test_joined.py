@@ -54,6 +54,36 @@ def test_inputs_that_kernels_read_stay_on_the_host() -> None:
     assert MEMORY.copies == [("put", (2, 3)), ("get", (3, 2))]
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x: hr.reshape(hr.sin(x), hr.concat([hr.shape(x)[:-1], [2, 2]], 0)),
+        lambda x: hr.transpose(hr.sin(x), hr.range(hr.rank(x))[::-1]),
+        lambda x: hr.reduce_sum(hr.sin(x), hr.range(hr.size(hr.shape(x)) - 1)),
+        lambda x: hr.tile(hr.sin(x), hr.ones_like(hr.shape(x)) * 2),
+        lambda x: hr.gradients(hr.reduce_sum(hr.sin(x) * hr.cos(x[0]), [0]), x)[0],
+    ],
+)
+def test_shapes_of_unknown_rank_stay_on_the_host(build: Callable[[Any], Any]) -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float64, name="x")
+        y = build(x)
+    with hr.Session(graph=g, devices={FAKE: 1}) as session:
+        MEMORY.copies.clear()
+        session.run(y, {x: np.ones((2, 3, 4))})
+    assert [direction for direction, _ in MEMORY.copies] == ["put", "get"]
+
+
+def test_vectors_whose_length_is_a_dimension_are_computed_on_the_device() -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float64, [None], name="x")
+        y = x[::-1] + hr.cast(hr.range(hr.shape(x)[0]), hr.float64)
+    with hr.Session(graph=g, devices={FAKE: 1}) as session:
+        MEMORY.copies.clear()
+        assert session.run(y, {x: np.arange(20.0)}).tolist() == [19.0] * 20
+    assert [direction for direction, _ in MEMORY.copies] == ["put", "get"]
+
+
 def test_a_loop_on_the_device_copies_nothing_but_its_ends() -> None:
     def build(x: Any) -> Any:
         return hr.while_loop(lambda i, a: i < 10, lambda i, a: (i + 1, hr.sin(a) + x), [0, x])[1]

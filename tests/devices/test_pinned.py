@@ -25,7 +25,8 @@ from headrace.devices.torch.pinned import Bound, Layout, PinnedStore  # noqa: E4
 from tests.devices.simulated_cuda import CUDA, DEVICE, FAR, MEMORY, STREAMS  # noqa: E402
 
 N = 8192  # bytes of a value
-ROOM = 16 * N
+LIMIT = 174_762
+ROOM = 16 * N  # the rest is for temporary values
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +46,7 @@ def computed(k: int) -> DeviceArray:
 
 
 def account(submit: Callable[[Callable[[], object]], object]) -> StepMemory:
-    return StepMemory(Memory(DEVICE, ROOM, submit, MEMORY))
+    return StepMemory(Memory(DEVICE, LIMIT, submit, MEMORY))
 
 
 def states(saved: list[SpilledTensor]) -> list[str]:
@@ -60,7 +61,7 @@ def test_values_leave_and_come_back(stream: ThreadPoolExecutor) -> None:
     sums = [use.pop(saved).array.sum() for _ in range(40)]  # enqueued, so the host does not wait for the copies
     for k, total in enumerate(reversed(sums)):
         assert total.item() == k * N / 8
-    gc.collect()
+    stream.submit(gc.collect).result(timeout=60)  # after the copies of the stream
     assert (use.memory.held, use.memory.spilled) == (0, 0)
     assert use.memory.statistics().bytes_in > 0
 
@@ -183,6 +184,14 @@ def test_no_memory_of_the_device_is_an_error_of_the_step(monkeypatch: pytest.Mon
     assert float(saved[0].value().to_host()[0]) == 0.0
 
 
+def test_a_part_of_the_limit_is_for_temporary_values() -> None:
+    memory = Memory(DEVICE, 1000, None, MEMORY)
+    memory.change("variable 'v'", 0, 750)
+    refused = r"limit of 1,000 bytes, of which 750 are for values that are kept: variable 'w' asks for 1 bytes"
+    with pytest.raises(ResourceExhaustedError, match=refused):
+        memory.change("variable 'w'", 0, 1)
+
+
 def test_an_error_lists_the_holders_on_the_device() -> None:
     class Figures:
         def figures(self) -> tuple[int, int]:
@@ -211,7 +220,7 @@ def test_loops_on_the_device_swap() -> None:
     state, slope = at, np.ones(1000)
     for _ in range(14):
         state, slope = np.sin(state) * at, np.cos(state) * slope * at + np.sin(state)
-    with hr.Session(graph=g, devices={FAR: 1}, memory_limit=80_000) as session:
+    with hr.Session(graph=g, devices={FAR: 1}, memory_limit=100_000) as session:
         np.testing.assert_allclose(session.run(dx, {x: at}), slope, rtol=1e-9)
         found = session.statistics().memory[f"/job:localhost/replica:0/task:0{DEVICE}"]
         assert found.bytes_out > 50_000

@@ -14,6 +14,7 @@ import pytest
 import headrace as hr
 from headrace.device_arrays import DeviceArray, on_list
 from headrace.errors import InvalidArgumentError
+from headrace.targets.python.printer import MOST_LOOPS
 from tests.devices.fake import DEVICE, FAKE, MEMORY
 
 X = np.array([0.5, -1.0, 2.0])
@@ -272,3 +273,19 @@ def test_a_copy_from_a_far_memory_waits_for_its_own_segment(monkeypatch: pytest.
 def test_a_segment_may_have_no_inputs() -> None:
     source = compiled(lambda x: hr.sin(hr.fill([3], hr.constant(2.0, hr.float64))))
     assert sizes(source) == [2]
+
+
+def test_loops_that_are_nested_deeply_have_segments() -> None:
+    def build(x: Any) -> Any:
+        def nest(depth: int, a: Any) -> Any:
+            if not depth:
+                return hr.sin(a) * x
+            return hr.while_loop(lambda i, a: i < 1, lambda i, a: (i + 1, nest(depth - 1, a) * 0.5), [0, a])[1]
+
+        return nest(MOST_LOOPS + 1, x)
+
+    with step(build) as (session, y, x):
+        np.testing.assert_allclose(session.run(y, {x: X}), np.sin(X) * X * 0.5 ** (MOST_LOOPS + 1), rtol=1e-12)
+        source = session.explain(y, [x]).source
+    assert re.search(r"def part\d+\(", source), "the innermost loops are a function of their own"
+    assert sizes(source) == [3]

@@ -351,6 +351,22 @@ def test_training_has_the_results_of_the_cpu(make: Callable[[float], Any], engin
         np.testing.assert_allclose(there, on_cpu, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("make", [hr.train.Adam, lambda r: hr.train.Momentum(r, 0.9)])
+def test_training_in_a_far_memory_has_the_results_of_the_cpu(make: Callable[[float], Any]) -> None:
+    from tests.devices import simulated_cuda  # it needs PyTorch
+
+    found = []
+    for device in ("/device:CPU:0", simulated_cuda.DEVICE):
+        p = Learning(make, device)
+        with hr.Session(graph=p.graph, devices={simulated_cuda.FAR: 1}) as session:
+            session.run(p.init)
+            for _ in range(3):
+                session.run(p.step, p.feeds)
+            found.append(session.run([p.w, p.b]))
+    for on_cpu, there in zip(*found, strict=True):
+        np.testing.assert_allclose(there, on_cpu, rtol=2e-5, atol=1e-6)
+
+
 def test_shapes_that_differ_are_errors() -> None:
     with hr.Graph() as g, hr.device(DEVICE):
         w = hr.Variable(hr.ones([3, 4]))

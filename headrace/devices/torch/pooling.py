@@ -203,7 +203,7 @@ def _max_pool(t: DType) -> Kernel:
         if p.n == 3:
             return laid_out(y, s)
         out = laid_out(y.clamp_(min=lowest), s)
-        out._places = _Places(weakref.ref(x), p, places)  # type: ignore[attr-defined]
+        out._places = _Places(weakref.ref(x), p, places)
         return out
 
     return compute

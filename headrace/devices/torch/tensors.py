@@ -41,12 +41,13 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
 # *** Tensors to write to ***
 
 
-def _uses(tensor: torch.Tensor) -> int:
+def _uses(storage: torch.UntypedStorage) -> int:
     """Number of tensors and other objects that refer to the bytes of a tensor."""
-    return int(torch._C._storage_Use_Count(tensor.untyped_storage()._cdata))
+    return int(torch._C._storage_Use_Count(storage._cdata))
 
 
-_ALONE: Final = _uses(torch.empty(1))  # of a tensor whose bytes nothing else refers to
+_LONE: Final = torch.empty(1)
+_ALONE: Final = _uses(_LONE.untyped_storage())  # the number for a tensor whose bytes nothing else refers to
 _HELD: Final = reference_counts.LOCAL and reference_counts.LOCAL + 1
 
 
@@ -58,7 +59,7 @@ def is_private(tensor: torch.Tensor) -> bool:
     if reference_counts.count(tensor) > _HELD:
         return False
     storage = tensor.untyped_storage()
-    return storage.resizable() and storage.nbytes() == tensor.nbytes and _uses(tensor) == _ALONE
+    return storage.resizable() and storage.nbytes() == tensor.nbytes and _uses(storage) == _ALONE
 
 
 def has_order(tensor: torch.Tensor, like: torch.Tensor) -> bool:

@@ -35,10 +35,16 @@ def find(rule: str, attrs: Mapping[str, Any], numbers: Sequence[Any]) -> Write |
 
 
 def _in_one_order(write: Write, grad: Tensor, *tensors: Tensor) -> None:
-    """Calls `write` with a gradient whose elements have the order of the tensors."""
+    """Calls `write` with a gradient whose elements have the order of the tensors.
+
+    The order does not matter to a rule. PyTorch copies a gradient in another order than that of C, unless it is flat.
+    """
     if grad.stride() != tensors[0].stride():  # it has gaps or repeats elements
         grad = torch.empty_like(tensors[0]).copy_(grad)
-    write(grad, *tensors)
+    if grad.is_contiguous():
+        write(grad, *tensors)
+    else:
+        write(*[x.as_strided((x.numel(),), (1,)) for x in (grad, *tensors)])
 
 
 def _rule(name: str) -> Callable[[Rule], Rule]:

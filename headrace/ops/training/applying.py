@@ -123,29 +123,33 @@ def _by_blocks(formula: Formula, gradient: int, attrs: Any, values: Sequence[Any
 # *** devices ***
 
 
-def _numbers(given: Sequence[Any], scalars: Sequence[int], memory: ArrayMemory) -> dict[int, Any]:
-    """The scalar arguments that the host can read at once: position → number of Python.
+def _with_numbers(given: Sequence[Any], scalars: Sequence[int], memory: ArrayMemory) -> list[Any]:
+    """The arguments, with numbers of Python for scalars that the host can read at once.
 
     A kernel for each operation on such a scalar would take longer.
     """
-    found = ((i, given[i]) for i in scalars)
-    return {i: (x if is_host(x) else x.array).item() for i, x in found if is_host(x) or memory.is_near}
+    out = list(given)
+    for i in scalars:
+        x = out[i]
+        if is_host(x):
+            out[i] = x.item()
+        elif memory.is_near:
+            out[i] = x.array.item()
+    return out
 
 
 def _computed(
     formula: Formula, attrs: Any, values: Sequence[Any], given: Sequence[Any], scalars: Sequence[int]
 ) -> Sequence[Any]:
     """Applies `formula` in the memory of a device."""
-    k = len(values)
-    fixed = {k + i: x for i, x in _numbers(given, scalars, values[0].memory).items()}
-    moving = [x for i, x in enumerate((*values, *given)) if i not in fixed]
+    whole = [*values, *_with_numbers(given, scalars, values[0].memory)]
+    is_moving = [not isinstance(x, (int, float, complex)) for x in whole]
 
     def compute(xp: Any, *arrays: Any) -> tuple[Any, ...]:
         rest = iter(arrays)
-        return tuple(formula(xp, attrs, *[fixed[i] if i in fixed else next(rest) for i in range(n)]))
+        return tuple(formula(xp, attrs, *[next(rest) if m else x for m, x in zip(is_moving, whole, strict=True)]))
 
-    n = k + len(given)
-    found: Sequence[Any] = computed(compute, *moving)
+    found: Sequence[Any] = computed(compute, *[x for m, x in zip(is_moving, whole, strict=True) if m])
     return found
 
 
@@ -156,8 +160,8 @@ def _in_place(
     if is_host(grad) or not all(type(v) is DeviceVariable for v in variables):
         return None
     memory: ArrayMemory = grad.memory
-    known = _numbers(given, scalars, memory)
-    return memory.update(name, attrs, [known[i] if i in known else given[i].array for i in scalars])
+    known = _with_numbers(given, scalars, memory)
+    return memory.update(name, attrs, [x if is_host(x) else x.array for x in (known[i] for i in scalars)])
 
 
 # *** kernels ***
