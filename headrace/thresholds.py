@@ -687,7 +687,12 @@ COPIED_TOGETHER: Final = 32
 # Unit: seconds. Estimate (tests/resources/test_memory.py).
 COPY_POLL: Final = 0.05
 
-# Sleep between two questions whether a copy of a device is done, as a part of the time waited so far.
+# Time for which a wait for a copy of a device asks whether it is done without a sleep, which takes at least 50 µs.
+# It was not measured on CUDA.
+# Unit: seconds. Estimate.
+EVENT_SPIN: Final = 1e-4
+
+# Sleep between two later questions, as a part of the time waited so far.
 # It was not measured on CUDA.
 # Unit: ratio. Estimate.
 EVENT_SLEEP: Final = 0.1

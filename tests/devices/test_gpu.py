@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import headrace as hr
-from headrace import flags, notices
+from headrace import flags, notices, step_events
 from tests.devices.corpus import OnDevice, corpus, declared_programs, replay
 
 if not hr.list_devices("GPU"):
@@ -71,6 +71,51 @@ def test_cuda_graphs_have_the_results_of_single_calls(monkeypatch: pytest.Monkey
     for a, b in zip(*found, strict=True):
         np.testing.assert_array_equal(a, b)
     assert refusals == []
+
+
+@pytest.mark.parametrize("start", [0.5, 100.0])
+def test_predicates_of_the_device_have_the_results_of_the_cpu(start: float) -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float32, [1000])
+        body = lambda a, n: (a * 1.01 + 0.01, hr.sin(n) + hr.cos(a))
+        found = hr.while_loop(lambda a, n: hr.reduce_max(a) < 10.0, body, [x, x], maximum_iterations=500)
+    at = {x: np.linspace(0.0, start, 1000, dtype=np.float32)}
+    with hr.Session(graph=g) as session:
+        want = session.run(found, at)
+    with hr.Session(graph=g, devices={"GPU": 1}) as session:
+        for _ in range(3):
+            for a, b in zip(session.run(found, at), want, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
+
+
+def test_copies_that_overlap_have_the_values_that_were_copied() -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float32, [256, 256])
+        values = [x]
+        for _ in range(20):
+            values.append(hr.matmul(values[-1], x) * 0.05)
+    fed = np.random.default_rng(0).normal(size=(256, 256)).astype("f")
+    with hr.Session(graph=g, devices={"GPU": 1}) as session:
+        first = session.run(values, {x: fed})
+        for _ in range(20):
+            given = fed.copy()
+            later = session.run(values, {x: given})
+            given[:] = 0.0
+            for a, b in zip(first, later, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_a_trace_has_the_copies_of_the_device() -> None:
+    with hr.Graph() as g, hr.device(DEVICE):
+        x = hr.placeholder(hr.float32, [64, 64])
+        y = hr.matmul(x, x)
+    events: list[step_events.Event] = []
+    with hr.Session(graph=g, devices={"GPU": 1}) as session:
+        at = {x: np.zeros((64, 64), np.float32)}
+        session.run(y, at, options=hr.RunOptions(listener=events.append))
+    spans = [e for e in events if isinstance(e, step_events.StreamSpan) and e.stream.startswith("copy ")]
+    assert {s.stream for s in spans} == {"copy in", "copy out"}
+    assert all(s.time < s.end for s in spans)
 
 
 def test_recorded_programs_have_their_results() -> None:

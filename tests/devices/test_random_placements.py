@@ -2,12 +2,14 @@
 
 Their values are those of plain Python; gradients are those of one CPU, within the rounding of sums in another order.
 With one CPU and one such device the step is one function with copies (`partition.joined`); with several, and under the
-interpreter, the partitioner cuts it. `python -m tests.devices.test_random_placements KIND SEED` runs one program.
+interpreter, the partitioner cuts it. `FAR` is a simulated GPU.
+`python -m tests.devices.test_random_placements KIND SEED` runs one program.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import random
 import re
@@ -27,12 +29,14 @@ from tests.multi.drawn import PARALLEL, drawn
 from tests.multi.scattering import scatter
 
 pytest.importorskip("torch", reason="PyTorch is not installed (pip install -e '.[torch]')")
+importlib.import_module("tests.devices.simulated_cuda")  # the type of device `FAR`, whose copies overlap
 pytestmark = [pytest.mark.matrix, pytest.mark.one_engine]
 
 LAYOUTS: tuple[tuple[str, dict[str, int]], ...] = (
     ("auto", {"CPU": 1, "TORCH": 1}),
     ("interpret", {"CPU": 1, "TORCH": 1}),
     ("auto", {"CPU": 2, "TORCH": 2}),
+    ("auto", {"CPU": 1, "FAR": 1}),
 )
 EACH = 12  # programs of a test; four times as many in the nightly tier
 TIMEOUT_MS = 60_000

@@ -24,7 +24,7 @@ BUDGETS: Final = {
     "api": 17200,
     "autograph": 4500,
     "compile": 2600,
-    "devices": 2300,  # kernels of 130 op types on PyTorch's tensors
+    "devices": 2500,  # kernels of 130 op types on PyTorch's tensors; streams, graphs and memory of CUDA devices
     "dist": 6800,
     "eager": 1410,
     "execute": 3750,
@@ -42,7 +42,7 @@ BUDGETS: Final = {
     "onnx": 3000,  # a table of 156 operators
     "ops": 38000,  # of 690 pure kernels 470 compute in any namespace of the array API standard
     "optimize": 5500,
-    "partition": 1380,  # `joined`: a step on the host and one device as one function, with lists on either
+    "partition": 1450,  # `joined`: a step on the host and one device as one function, with lists on either
     "pb": 200,
     "place": 1540,
     "recover": 1900,

@@ -118,8 +118,8 @@ class Copy:
     def wait(self, look: Callable[[], object] | None = None) -> torch.Tensor:
         """Returns the destination of a copy to the host, after a wait for its end.
 
-        The wait asks for the event again and again, because a wait in CUDA could not be cancelled. It sleeps in between
-        for a part of the time that it has waited, so that it ends late by that part at most.
+        The wait asks for the event again and again, because a wait in CUDA could not be cancelled. After a short time
+        it sleeps in between, for a part of the time that it has waited, so that it ends late by that part at most.
 
         Args:
           look: raises if the wait must end; None: nothing ends it before its limit.
@@ -140,7 +140,8 @@ class Copy:
                     f"{self._streams.place} has not finished a copy to the host in {limit:g} s; raise "
                     "HEADRACE_WAIT_LIMIT if its kernels take that long"
                 )
-            time.sleep(min(waited * thresholds.EVENT_SLEEP, thresholds.COPY_POLL))
+            if waited > thresholds.EVENT_SPIN:
+                time.sleep(min(waited * thresholds.EVENT_SLEEP, thresholds.COPY_POLL))
         return self.tensor
 
 
