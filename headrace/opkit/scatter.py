@@ -271,7 +271,7 @@ def scattered(xp: Any, x: Any, indices: Any, updates: Any, how: str, ignore_bad:
 
 
 def _combination(xp: Any, how: str, dtype: Any) -> tuple[Callable[..., Any], Callable[..., Any], Any]:
-    """The functions of an element and an update and of two updates, and a neutral update."""
+    """Functions that combine an element with updates and two updates, and a neutral update."""
     if xp.isdtype(dtype, "bool"):
         return xp.logical_or, xp.logical_or, False
     is_float = xp.isdtype(dtype, "real floating")

@@ -17,7 +17,7 @@ UPDATES = np.array([[9, -9], [np.nan, 1], [-8, 8]], np.float32)
 
 
 def values(device: str, change: Any) -> list[Any]:
-    """The value of a variable on a device after a change, and the results of reads."""
+    """The value of a variable and results of reads after a change, on a device."""
     with hr.Graph() as g, hr.device(device):
         v = hr.Variable(ROWS, name="v")
         changed = change(v)
