@@ -294,16 +294,17 @@ def on_arrays(f: Callable[..., Any], memory: ArrayMemory, host: Collection[int] 
     Args:
       f: a pure kernel, made for the namespace of the arrays.
       memory: the memory of its results. Inputs that are on the host are copied there.
-      host: the positions of inputs that stay on the host if they are there, because the kernel reads their elements.
+      host: the positions of inputs that the kernel takes from the host, because it reads their elements.
     """
 
     def array(i: int, value: Any) -> Any:
-        found = value if i in host else memory.put(value)
+        found = to_host(value) if i in host else memory.put(value)
         return found.array if type(found) is DeviceArray else found
 
     def call(*values: Any) -> Any:
         try:
-            out = f(*[v.array if type(v) is DeviceArray else array(i, v) for i, v in enumerate(values)])
+            given = [v.array if type(v) is DeviceArray and i not in host else array(i, v) for i, v in enumerate(values)]
+            out = f(*given)
         except RuntimeError as e:
             raise memory.error_of(e) from e
         is_placed = len(host) < len(values)  # else no array shows the kernel where it computes

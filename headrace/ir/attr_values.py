@@ -130,6 +130,7 @@ def _wrong(op_type: str, name: str, spec: AttrSpec, got: object) -> GraphError:
 
 
 _PLAIN: Final = (DType, bool, int, float, str, np.generic)
+_FREQUENT: Final = frozenset((DType, bool, int, float, str, type(None)))  # tested first, by type alone
 
 
 def check_is_data(name: str, value: Any) -> None:
@@ -139,7 +140,7 @@ def check_is_data(name: str, value: Any) -> None:
     """
     values = value if isinstance(value, tuple) else (value,)
     for v in values:
-        if v is None or isinstance(v, (*_PLAIN, Func, Owned, BadTensor, Raw)):
+        if type(v) in _FREQUENT or isinstance(v, (*_PLAIN, Func, Owned, BadTensor, Raw)):
             continue
         if isinstance(v, tuple) and all(x is None or isinstance(x, _PLAIN) for x in v):
             continue

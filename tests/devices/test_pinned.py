@@ -225,3 +225,29 @@ def test_loops_on_the_device_swap() -> None:
         found = session.statistics().memory[f"/job:localhost/replica:0/task:0{DEVICE}"]
         assert found.bytes_out > 50_000
         assert (found.held, found.spilled) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_pushes_and_pops(seed: int, stream: ThreadPoolExecutor) -> None:
+    rng = np.random.default_rng(seed)
+    use = account(stream.submit)
+    saved: list[Any] = []
+    numbers: list[int] = []
+    for k in range(120):
+        if rng.random() < (0.8 if k < 60 else 0.2) or not saved:
+            number = int(rng.integers(1000))
+            value = MEMORY.put(np.full(int(rng.integers(100, 2 * N // 8)), number, np.float64))
+            saved.append(use.save(DeviceArray(value.array * 1.0, MEMORY), "x", bool(rng.random() < 0.9)))
+            numbers.append(number)
+        elif rng.random() < 0.7:
+            value = use.pop(saved)
+            assert (value.array == numbers.pop()).all().item()
+        else:
+            at = int(rng.integers(len(saved)))
+            assert (use.get(saved[at]).array == numbers[at]).all().item()
+        assert use.memory.peak <= ROOM
+    value = None
+    saved.clear()
+    gc.collect()
+    assert (use.memory.held, use.memory.spilled) == (0, 0)
+    assert use.memory.bytes_out > 0
