@@ -69,7 +69,7 @@ class PartsDriver:
             of = step.part()
             if environment.account is not None:
                 of.memory = environment.account(of, name)
-            ports = ports_of(environment, environment.devices[name], rendezvous, self.busy)
+            ports = ports_of(environment, environment.devices[name], rendezvous, self.busy, of.look)
             part = self.parts[name] = Part(
                 name, Executor(plan, of, ports, environment.blas_threads), rendezvous, edges[name]
             )

@@ -119,9 +119,10 @@ class DevicePorts(Ports):
       device: the device of the part.
       rendezvous: the rendezvous of the parts.
       busy: called before work that may take long.
+      look: raises if the step must end; called in waits for a copy.
     """
 
-    __slots__ = ("_detaches", "_device", "_rendezvous")
+    __slots__ = ("_detaches", "_device", "_look", "_rendezvous")
 
     is_alone = False
 
@@ -131,8 +132,10 @@ class DevicePorts(Ports):
         device: LocalDevice,
         rendezvous: Rendezvous,
         busy: Callable[[], object],
+        look: Callable[[], object],
     ) -> None:
         super().__init__(environment, busy)
+        self._look = look
         self._device = device
         self._rendezvous = rendezvous
         # Arrays are immutable, so a value that is sent within a process need not be copied. At the highest level of
@@ -174,7 +177,7 @@ class MemoryPorts(DevicePorts):
 
     def get(self, value: Any, dtype: DType) -> Any:
         if not is_host(value):  # also the value of a reference
-            return to_host(value)
+            return to_host(value, self._look)
         return self._device.get(value) if _is_kept(dtype) else value
 
     def begin_get(self, value: Any, dtype: DType) -> Any:
@@ -184,18 +187,22 @@ class MemoryPorts(DevicePorts):
         return value
 
     def predicate(self, value: Any) -> bool:
-        return super().predicate(self._device.get(value))
+        return super().predicate(self.get(value, dtypes.bool_))
 
     def branch(self, value: Any) -> int:
-        return super().branch(self._device.get(value))
+        return super().branch(self.get(value, dtypes.int32))
 
 
 def ports_of(
-    environment: RunEnvironment, device: LocalDevice, rendezvous: Rendezvous, busy: Callable[[], object]
+    environment: RunEnvironment,
+    device: LocalDevice,
+    rendezvous: Rendezvous,
+    busy: Callable[[], object],
+    look: Callable[[], object],
 ) -> DevicePorts:
     """Returns the ports of a part on `device`."""
     make = DevicePorts if device.type == CPU else MemoryPorts
-    return make(environment, device, rendezvous, busy)
+    return make(environment, device, rendezvous, busy, look)
 
 
 def _is_kept(dtype: DType) -> bool:
