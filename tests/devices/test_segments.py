@@ -16,6 +16,7 @@ from headrace.device_arrays import DeviceArray, on_list
 from headrace.errors import InvalidArgumentError
 from headrace.targets.python.printer import MOST_LOOPS
 from tests.devices.fake import DEVICE, FAKE, MEMORY
+from tests.extending.registering import forgotten
 
 X = np.array([0.5, -1.0, 2.0])
 
@@ -190,22 +191,29 @@ def count(a: Any) -> Any:
     return a + 1.0
 
 
-fails, makes, counts = (
-    hr.register_op(
-        f"Segment{kernel.__name__.capitalize()}s",
-        "a: float64",
-        "out: float64",
-        shape=hr.extend.same_as(0),
-        kernel=lambda xp, attrs, kernel=kernel: kernel,
-        xp=True,
-        grad=hr.extend.NOT_DIFFERENTIABLE,
-        facts=hr.extend.Facts(no_fold=True),
-    )
-    for kernel in (fail, make, count)
-)
+@pytest.fixture
+def registered() -> Iterator[tuple[Callable[..., Any], ...]]:
+    """The functions of three op types, whose kernels are those above."""
+    with forgotten():
+        yield tuple(
+            hr.register_op(
+                f"Segment{kernel.__name__.capitalize()}s",
+                "a: float64",
+                "out: float64",
+                shape=hr.extend.same_as(0),
+                kernel=lambda xp, attrs, kernel=kernel: kernel,
+                xp=True,
+                grad=hr.extend.NOT_DIFFERENTIABLE,
+                facts=hr.extend.Facts(no_fold=True),
+            )
+            for kernel in (fail, make, count)
+        )
 
 
-def test_errors_of_the_library_name_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_library_name_the_call(
+    registered: tuple[Callable[..., Any], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = registered[0]
     monkeypatch.setattr(MEMORY, "error_of", lambda e: InvalidArgumentError(f"translated: {e}"), raising=False)
     with step(lambda x: fails(hr.sin(x), name="failing") * 2.0) as (session, y, x):
         assert sizes(session.explain(y, [x]).source) == [3]
@@ -218,7 +226,9 @@ def test_errors_of_the_library_name_the_call(monkeypatch: pytest.MonkeyPatch) ->
     assert [each.value for each in found.inputs] == ["float64[3]"]
 
 
-def test_values_end_with_their_last_reader_in_a_segment() -> None:
+def test_values_end_with_their_last_reader_in_a_segment(registered: tuple[Callable[..., Any], ...]) -> None:
+    _, makes, counts = registered
+
     def build(x: Any) -> Any:
         a = makes(x)
         with hr.device("/cpu:0"):
