@@ -59,7 +59,7 @@ TABLES: dict[str, str] = {
     "optimize/selections.py": SLICES,
     "optimize/slice_merging.py": SLICES,
     "partition/joined.py": "the kinds of structured ops, and the two copies that it makes",
-    "partition/shape_vectors.py": "the two ops whose outputs are shapes; facts do not tell them from those of such a shape",
+    "partition/shape_vectors.py": "the two ops whose outputs are shapes",
     "recover/handles.py": "a translation for each op on stacks and tensor arrays",
     "saved_model/graph_models.py": "the ops whose output is fed, which are no resources of the model",
     "saved_model/library.py": "calls in messages, whose functions no graph has yet",
