@@ -280,6 +280,17 @@ def capability_of_gpu(index: int) -> tuple[int, ...]:
     return tuple(importlib.import_module(_CUDA).capability(index))
 
 
+def allocated_on_gpu(index: int) -> tuple[int, int]:
+    """Returns the bytes of PyTorch's tensors on a GPU, now and at most."""
+    now, most = importlib.import_module(_CUDA).allocated(index)
+    return int(now), int(most)
+
+
+def forget_peak_of_gpu(index: int) -> None:
+    """Lets the greatest number of bytes on a GPU be the present one."""
+    importlib.import_module(_CUDA).forget_peak(index)
+
+
 def register_device(type: str, factory: DeviceFactory) -> None:
     """Adds a type of devices, which sessions can then create: `hr.Session(devices={"DLP": 1})`.
 

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headrace import flags, pb, public_names
-from headrace.execute.devices import available
+from headrace.errors import GraphError
+from headrace.execute.devices import allocated_on_gpu, available, forget_peak_of_gpu
+from headrace.ir.device import GPU, DeviceSpec
 from headrace.session_config import OFF, REWRITERS, left_out
 from headrace.v1.session import defaults
 
@@ -206,6 +208,20 @@ def _check(device: Any) -> None:
         raise ValueError(f"Unrecognized device: {device!r}; there is {', '.join(map(repr, there))}")
 
 
+def _gpu(device: str) -> int | None:
+    """Returns the number of the GPU that a device name names; None for the CPU."""
+    try:
+        spec = DeviceSpec.from_string(device if device.startswith("/") else f"/{device}")
+    except GraphError:
+        spec = DeviceSpec()
+    index = spec.index or 0
+    if spec.type == "CPU" and not index:
+        return None
+    if spec.type == GPU and index < available(GPU):
+        return index
+    raise ValueError(f"Unrecognized device: {device!r}; there is {', '.join(map(repr, list_physical_devices()))}")
+
+
 class threading:
     """Numbers of threads of later sessions; TensorFlow's `tf.config.threading`."""
 
@@ -374,31 +390,46 @@ class experimental:
 
     @staticmethod
     def get_memory_info(device: str) -> dict[str, int]:
-        """Returns no bytes in use, as TensorFlow does for a CPU.
+        """Returns the bytes that PyTorch has on a GPU, now ("current") and at most ("peak").
 
-        `Session.statistics` has the memory of a session.
+        They are 0 for a CPU. `Session.statistics` has the memory of a session.
 
         Args:
-          device: name of the device.
+          device: name of the device, such as "GPU:0".
+
+        Raises:
+          ValueError: the machine has no such device.
         """
-        return {"current": 0, "peak": 0}
+        gpu = _gpu(device)
+        now, most = (0, 0) if gpu is None else allocated_on_gpu(gpu)
+        return {"current": now, "peak": most}
 
     @staticmethod
     def get_memory_usage(device: str) -> int:
-        """Returns no bytes in use, as TensorFlow does for a CPU.
+        """Returns the bytes that PyTorch has on a GPU now; 0 for a CPU.
 
         Args:
-          device: name of the device.
+          device: name of the device, such as "GPU:0".
+
+        Raises:
+          ValueError: the machine has no such device.
         """
-        return 0
+        gpu = _gpu(device)
+        return 0 if gpu is None else allocated_on_gpu(gpu)[0]
 
     @staticmethod
     def reset_memory_stats(device: str) -> None:
-        """Does nothing, as for every CPU.
+        """Lets the "peak" of a GPU be its present number of bytes.
 
         Args:
-          device: name of the device.
+          device: name of the device, such as "GPU:0".
+
+        Raises:
+          ValueError: the machine has no such device.
         """
+        gpu = _gpu(device)
+        if gpu is not None:
+            forget_peak_of_gpu(gpu)
 
     @staticmethod
     def get_device_details(device: PhysicalDevice) -> dict[str, Any]:

@@ -104,6 +104,20 @@ def test_v1_agrees(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not tf.test.is_gpu_available(min_cuda_compute_capability=(9, 0))
 
 
+def test_the_memory_of_a_gpu_is_that_of_pytorch(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten: list[int] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda i: 10 + i)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda i: 20 + i)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", forgotten.append)
+    assert tf.config.experimental.get_memory_info("GPU:1") == {"current": 11, "peak": 21}
+    assert tf.config.experimental.get_memory_usage("/device:GPU:0") == 10
+    tf.config.experimental.reset_memory_stats("GPU:1")
+    assert forgotten == [1]
+    with pytest.raises(ValueError, match=r"Unrecognized device: 'GPU:2'; there is .*GPU:1"):
+        tf.config.experimental.get_memory_info("GPU:2")
+
+
 # *** sessions that ask for them ***
 
 

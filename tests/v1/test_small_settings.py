@@ -33,6 +33,9 @@ def test_memory_of_a_cpu_is_not_counted() -> None:
     assert tf.config.experimental.get_memory_info("CPU:0") == {"current": 0, "peak": 0}
     assert tf.config.experimental.get_memory_usage("CPU:0") == 0
     tf.config.experimental.reset_memory_stats("CPU:0")
+    for name in ("CPU:1", "TPU:0", "a memory"):
+        with pytest.raises(ValueError, match=rf"Unrecognized device: '{name}'; there is PhysicalDevice\(name='/phys"):
+            tf.config.experimental.get_memory_info(name)
 
 
 def test_strict_mode_makes_errors_of_deprecated_names() -> None:
