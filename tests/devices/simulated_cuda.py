@@ -352,10 +352,12 @@ def enqueue(func: Any, args: Any, kwargs: Any) -> Any:
     written = [a.name for a, info in declared if info is not None and info.is_write]
     if written:  # in place
         out = [kwargs[name] if name in kwargs else args[[a.name for a, _ in declared].index(name)] for name in written]
-        if not all(isinstance(t, Tensor) for t in out):
+        if not all(isinstance(t, Tensor) for t in _pytree.tree_leaves(out)):
             look(cuda, label)  # a kernel made the tensor on the processor, where CUDA would have it on the device
             return call(reals)
         cuda.enqueue(label, lambda: call(reals))
+        if not func._schema.returns:  # a function of lists
+            return None
         return out[0] if len(func._schema.returns) == 1 else tuple(out)
     if any(info is not None for _, info in declared):  # a view
         block = ours[0].block

@@ -360,11 +360,28 @@ def test_training_in_a_far_memory_has_the_results_of_the_cpu(make: Callable[[flo
         p = Learning(make, device)
         with hr.Session(graph=p.graph, devices={simulated_cuda.FAR: 1}) as session:
             session.run(p.init)
+            simulated_cuda.CUDA.looks.clear()
+            fetched = [session.run([p.w, p.step, p.b], p.feeds)[::2] for _ in range(3)]  # copies overlap with updates
             for _ in range(3):
                 session.run(p.step, p.feeds)
-            found.append(session.run([p.w, p.b]))
+            assert simulated_cuda.CUDA.looks == []  # the host waits for no kernel
+            found.append([*fetched[0], *fetched[1], *fetched[2], *session.run([p.w, p.b])])
     for on_cpu, there in zip(*found, strict=True):
         np.testing.assert_allclose(there, on_cpu, rtol=2e-5, atol=1e-6)
+
+
+def test_a_value_whose_copy_to_the_host_was_begun_may_not_be_changed() -> None:
+    from tests.devices.simulated_cuda import MEMORY  # it needs PyTorch
+
+    def computed() -> DeviceArray:
+        return DeviceArray(MEMORY.put(np.arange(3.0)).array + 1, MEMORY)
+
+    value, like = computed(), computed()
+    assert MEMORY.may_change(value, like)
+    MEMORY.begin_get(value)
+    assert not MEMORY.may_change(value, like)  # a step that was cancelled does not wait for the copy
+    assert list(value.to_host()) == [1, 2, 3]
+    assert MEMORY.may_change(value, like)
 
 
 def test_shapes_that_differ_are_errors() -> None:

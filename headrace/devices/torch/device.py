@@ -136,9 +136,10 @@ class TorchMemory:
     def may_change(self, value: DeviceArray, like: DeviceArray) -> bool:
         """Returns whether the tensor of a value may be written to; see `device_arrays.ArrayMemory.may_change`.
 
-        On a GPU, a copy to the host that still reads it may be under way.
+        A copy to the host that was begun, and not waited for, may still read it. Kernels that were enqueued before read
+        it before it is written to.
         """
-        return self.is_near and is_private(value.array) and has_order(value.array, like.array)
+        return value.departure is None and is_private(value.array) and has_order(value.array, like.array)
 
     def copied(self, value: DeviceArray, like: DeviceArray) -> DeviceArray:
         """Returns a copy of a value with the order of elements of `like`."""
