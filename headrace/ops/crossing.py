@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace.device_arrays import to_host
+from headrace.device_arrays import is_host, to_host
 from headrace.errors import InvalidArgumentError
 from headrace.ir.device import DeviceSpec
 from headrace.ir.kernel import CPU, has_namespace, memory_of
@@ -44,7 +44,7 @@ def _begin_to_host(attrs: Mapping[str, Any]) -> Callable[[DeviceArray], DeviceAr
 
 def _end_to_host(ctx: KernelContext, attrs: Mapping[str, Any]) -> Callable[[DeviceArray], Any]:
     look = functools.partial(ctx.step.look, f" while it waited for the value of '{ctx.node}'")
-    return lambda value: value.to_host(look)
+    return lambda value: value if is_host(value) else value.to_host(look)
 
 
 for _type, _kernel, _facts, _doc in (
