@@ -87,7 +87,7 @@ def test_values_of_a_near_device_go_to_the_spill_file() -> None:
             assert isinstance(value, DeviceArray)
             np.testing.assert_array_equal(value.to_host(), np.full(N // 8, k))
             del value
-        gc.collect()
+        stream.submit(gc.collect).result(timeout=60)  # after the copies of the stream
         assert (memory.held, memory.spilled) == (0, 0)
 
 
