@@ -86,12 +86,14 @@ class ArrayMemory(Protocol):
     """Memory of a device, of which each process has one object.
 
     Attributes:
+      type: the type of its device, such as "TORCH".
       name: its name, such as "TORCH:0".
       is_near: whether the host reads a number in it without a wait for queued work. Then host copies share its bytes.
         A memory that is not near is far.
       accounts: the accounts of open sessions, held weakly. Errors list their holders.
     """
 
+    type: str
     name: str
     is_near: bool
     accounts: MutableSet[Holders]

@@ -373,7 +373,7 @@ def kernel_in(memory: ArrayMemory, type: str, attrs: Mapping[str, Any]) -> Calla
       type: an op type whose record has a pure kernel for any namespace.
       attrs: the attributes of the op that the kernel reads.
     """
-    found = _override_for(type, attrs, NO_NOTES, memory.name.partition(":")[0])
+    found = _override_for(type, attrs, NO_NOTES, memory.type)
     factory = op_registry.get(type).kernel if found is None else found.factory
     assert factory is not None
     return factory(memory.namespace, attrs)

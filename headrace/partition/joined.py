@@ -61,7 +61,7 @@ def join(graph: Graph, where: Mapping[Operation, str], device: DeviceSpec) -> bo
     joined = _Join(where, device)
     if not joined.suits(graph):
         return False
-    joined.settle(graph)
+    joined.find_residence(graph)
     joined.insert(graph)
     if joined.is_far:
         rotate_loops(graph)
@@ -107,7 +107,7 @@ class _Join:
 
     # *** residence ***
 
-    def settle(self, graph: Graph) -> None:
+    def find_residence(self, graph: Graph) -> None:
         """Determines the residence of the tensors of a step."""
         self._vectors = shape_vectors(graph)
         self._lists = lists = ListFamilies(graph)

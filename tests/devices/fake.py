@@ -26,10 +26,11 @@ class Memory:
     """The memory, which counts its copies.
 
     Attributes:
-      name, is_near, namespace: see `device_arrays.ArrayMemory`.
+      type, name, is_near, namespace: see `device_arrays.ArrayMemory`.
       copies: the shapes of the copied values, and their directions.
     """
 
+    type = FAKE
     name = f"{FAKE}:0"
     is_near = True
     namespace = np

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import types
 from typing import Any
 
 import numpy as np
@@ -140,8 +141,11 @@ def test_errors_of_the_device_are_those_of_the_runtime() -> None:
 
 def test_timed_copies_have_times() -> None:
     CUDA.costs["copy"] = 3.0
+    step = types.SimpleNamespace(id=1, listener=None, cancelled=None, look=lambda doing: None)
+    trace = STREAMS.trace("a device", step)
     start = STREAMS.mark(CUDA.default, is_timed=True)
-    copy = STREAMS.to_device(torch.from_numpy(X), is_timed=True)
+    copy = STREAMS.to_device(torch.from_numpy(X))
+    assert trace.copies == [copy]
     CUDA.finish()
     assert copy.began is not None
     assert copy.began.elapsed_time(copy.ended) == 3.0

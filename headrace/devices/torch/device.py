@@ -54,6 +54,7 @@ class TorchMemory:
       graphs: the pool of its CUDA graphs; None: it has none.
 
     Attributes:
+      type: the type of the device.
       name: the name.
       place: PyTorch's device.
       streams: the streams of a CUDA device; None for the memory of the processor.
@@ -70,6 +71,7 @@ class TorchMemory:
         allocator: Allocator | None = None,
         graphs: Graphs | None = None,
     ) -> None:
+        self.type = type
         self.name = f"{type}:{index}"
         self.place = torch.device("cpu") if streams is None else streams.place
         self.streams = streams

@@ -85,7 +85,7 @@ class Copy:
     Attributes:
       tensor: the destination. Its elements are undefined until the end of the copy.
       way: `IN` or `OUT`.
-      began: the event of its beginning, if it is timed; else None.
+      began: the event of its beginning, if a trace needs its times; else None.
       ended: the event of its end.
     """
 
@@ -128,8 +128,6 @@ class Copy:
           DeadlineExceededError: it has taken `flags.WAIT_LIMIT` seconds.
           RuntimeError: the device has failed.
         """
-        if self.ended.query():
-            return self.tensor
         start, limit = time.monotonic(), flags.WAIT_LIMIT.value
         while not self.ended.query():
             if look is not None:
@@ -185,34 +183,32 @@ class Streams:
         event.record(stream)
         return event
 
-    def to_device(self, source: torch.Tensor, is_timed: bool = False) -> Copy:
+    def to_device(self, source: torch.Tensor) -> Copy:
         """Begins a copy to the device.
 
         Args:
           source: a tensor of the host. If it is not pinned, it may be written to as soon as this function returns.
-          is_timed: whether the events of the copy have times.
 
         Returns:
           The copy; `Copy.arrived` is its result.
         """
-        is_timed = is_timed or bool(self._traces)
+        is_timed = bool(self._traces)
         with self._cuda.stream(self.inward):
             pinned = source.pin_memory()
             began = self.mark(self.inward, True) if is_timed else None
             tensor = pinned.to(self.place, non_blocking=True)
             return self._noted(Copy(self, tensor, IN, began, self.mark(self.inward, is_timed)))
 
-    def to_host(self, source: torch.Tensor, is_timed: bool = False) -> Copy:
+    def to_host(self, source: torch.Tensor) -> Copy:
         """Begins a copy to pinned memory of the host.
 
         Args:
           source: a tensor of the device, whose kernels have been enqueued in the compute stream.
-          is_timed: whether the events of the copy have times.
 
         Returns:
           The copy; `Copy.wait` returns its result.
         """
-        is_timed = is_timed or bool(self._traces)
+        is_timed = bool(self._traces)
         source = source.resolve_conj().resolve_neg()  # else PyTorch would do it to the result, before the copy ends
         self.outward.wait_event(self.mark(self.compute))
         with self._cuda.stream(self.outward):
